@@ -36,7 +36,7 @@ QUESTIONS = {
     "epoch_steps": "where does the time of an epoch go, in one process and on Spark?",
     "chain": "what does one more view over a view cost?",
     "dashboards": "what do 1, 10, 100 and 300 views over one table or join cost, optimized and not?",
-    "cost_ranking": "of two plans for the same views, does the cost model name the cheaper one?",
+    "cost_ranking": "of several plans for the same views, does the optimizer choose the cheaper one?",
     "visibility": "how long until a single put is seen in a view?",
     "planted_errors": "does a check find 1,000 planted errors, and a repair put them right, while writes go on?",
     "manager_kills": "throughput while one of four view managers is killed every ten seconds, against none killed",

@@ -15,9 +15,9 @@ from unittest import mock
 
 # What is wrapped, by the name of the step: as `module:attribute` or `module:class.attribute`.
 STEPS: dict[str, tuple[str, ...]] = {
-    "log read": ("viewkeeper.stores.embedded.node:_read_entries",),
-    "log checksum": ("viewkeeper.stores.log_batches:_verify",),
-    "log decode": ("viewkeeper.stores.log_batches:_decode_table",),
+    "log read": ("viewkeeper.stores.local.node_log:_read_entries",),
+    "log checksum": ("viewkeeper.stores.local.log_batches:_verify",),
+    "log decode": ("viewkeeper.stores.local.log_batches:_decode_table",),
     "row decode": (
         "viewkeeper.operators.delta_rows:decode_rows",
         "viewkeeper.operators.aggregate:decode_rows",
@@ -25,18 +25,23 @@ STEPS: dict[str, tuple[str, ...]] = {
     ),
     "base key decode": ("viewkeeper.operators.delta_rows:decode_keys",),
     "image filter": ("viewkeeper.operators.delta_rows:_present",),
-    "group (DuckDB)": (
-        "viewkeeper.operators.aggregate:run_sql",
-        "viewkeeper.operators.contributions:run_sql",
-        "viewkeeper.operators.aggregate:contribute_directly",
+    "expressions (DuckDB)": (
+        "viewkeeper.operators.grouping_kernel:evaluate",
         "viewkeeper.operators.delta_rows:run_sql",
+    ),
+    "group": (
+        "viewkeeper.operators.grouping_kernel:ExpressionBatch.codes",
+        "viewkeeper.operators.grouping_kernel:ExpressionBatch.sums",
+        "viewkeeper.operators.grouping_kernel:ExpressionBatch.sums_by",
+        "viewkeeper.operators.grouping_kernel:_groups",
+        "viewkeeper.operators.grouping_kernel:_changed",
     ),
     "key encode": (
         "viewkeeper.operators.contributions:encode_keys",
         "viewkeeper.operators.keyed_copies:encode_keys",
         "viewkeeper.operators.keyed_copies:hashes_of_keys",
     ),
-    "combine (DuckDB)": (
+    "combine": (
         "viewkeeper.operators.operator:Operator.combine",
         "viewkeeper.operators.aggregate:AggregateOperator.combine",
     ),
@@ -49,13 +54,12 @@ STEPS: dict[str, tuple[str, ...]] = {
     "by place": ("viewkeeper.operators.apply:Applier.find", "viewkeeper.operators.apply:Applier.put"),
     "extremes": ("viewkeeper.operators.aggregate:apply_entries",),
     "groups": ("viewkeeper.operators.aggregate:apply_groups",),
-    "store read": ("viewkeeper.stores.embedded.partition:Partition.read",),
-    "store write": ("viewkeeper.stores.embedded.partition:Partition.write",),
-    "purge": ("viewkeeper.stores.embedded.partition:Partition._purge",),
-    "fences": ("viewkeeper.stores.embedded.store:EmbeddedStore.admit",),
-    "sync views": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_views",),
-    "sync epoch record": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_epoch_record",),
-    "sync log": ("viewkeeper.stores.embedded.node:Node.sync",),
+    "store read": ("viewkeeper.stores.local.partition:Partition.read",),
+    "store write": ("viewkeeper.stores.local.partition:Partition.write",),
+    "purge": ("viewkeeper.stores.local.partition:Partition._purge",),
+    "fences": ("viewkeeper.stores.local.embedded_store:EmbeddedStore.admit",),
+    "sync store": ("viewkeeper.stores.local.embedded_store:EmbeddedStore.sync",),
+    "sync log": ("viewkeeper.stores.local.node:Node.sync",),
     "begin": ("viewkeeper.coordinator.coordinator:Coordinator._begin",),
     "commit": ("viewkeeper.coordinator.coordinator:Coordinator._commit",),
     "epoch, the rest": ("viewkeeper.coordinator.coordinator:Coordinator.step",),
@@ -72,13 +76,13 @@ SPARK = "Spark, shuffle and moving bytes"
 WORDS: dict[str, tuple[str, ...]] = {
     "log read": ("log read", "log checksum"),
     "decode": ("log decode", "row decode", "base key decode", "image filter"),
-    "expressions": ("expressions (DuckDB)", "Arrow in and out (DuckDB)"),
-    "grouping": ("group (DuckDB)", "combine (DuckDB)", "fold (DuckDB)", "extremes", "groups"),
+    "expressions": ("expressions (DuckDB)",),
+    "grouping": ("group", "combine", "fold (DuckDB)", "extremes", "groups"),
     "encode": ("key encode", "row encode"),
     "shuffle": ("split by manager", "by place", "blocks", SPARK),
     "store read": ("store read",),
     "store write": ("store write", "purge", "fences"),
-    "sync": ("sync views", "sync epoch record", "sync log"),
+    "sync": ("sync store", "sync log"),
 }
 
 
@@ -110,13 +114,6 @@ class Clock:
     def add(self, step: str, wall: float, cpu: float) -> None:
         self.wall[step] = self.wall.get(step, 0.0) + wall
         self.cpu[step] = self.cpu.get(step, 0.0) + cpu
-
-    def split(self, step: str, shares: Mapping[str, float]) -> None:
-        """Give parts of a step's time to other steps."""
-        wall, cpu = self.wall.get(step, 0.0), self.cpu.get(step, 0.0)
-        for name, share in shares.items():
-            self.add(name, wall * share, cpu * share)
-            self.add(step, -wall * share, -cpu * share)
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def view_bytes(db: Database) -> int:
     total = 0
     for name, environment in db.store.environments().items():
         if name.startswith("partition-"):
-            with environment.held() as snapshot:
+            with environment.snapshot() as snapshot:
                 total += environment.bytes_used(snapshot)
     return total
 

@@ -2,8 +2,7 @@
 
 In: sizes and view sets. Out: seconds of each step, own time without the steps inside it, and the same in the words of a
 profile: log read, decode, expressions, grouping, encode, shuffle, store read, store write, sync, other. Always: CPU seconds
-stand beside wall seconds, because on a shared machine only they can be compared. DuckDB groups and computes expressions in
-one query, so these two are told apart by its own profile of the same query, run once more.
+stand beside wall seconds, because on a shared machine only they can be compared.
 
 On Spark the steps of all tasks are added up. What the slowest read task and the slowest apply task do not explain of a
 job's wall time is Spark's: planning, starting tasks, the shuffle itself, moving bytes between JVM and Python. Its CPU
@@ -25,7 +24,6 @@ from unittest import mock
 
 import viewkeeper as vk
 from benchmarks.clock import JOB_STEPS, SPARK, SPARK_STEPS, STEPS, Clock, clocked, in_words
-from benchmarks.duckdb_shares import Queries, remembered, shares_of
 from benchmarks.options import Options
 from benchmarks.views import VIEW_SETS
 from benchmarks.workload import HereRunner, copy_store, fill_here, prepare
@@ -68,12 +66,12 @@ class TimedTasks(ExecutorTasks):
         (Path(self.folder) / f"{uuid.uuid4().hex}.json").write_text(json.dumps(told))
 
 
-def profile_here(store: Path, *, changes_per_epoch: int) -> tuple[Profile, Queries]:
-    """All waiting changes by one process; also the queries that it grouped with."""
-    with vk.connect(f"embedded:{store}") as db, remembered() as queries, clocked() as clock:
+def profile_here(store: Path, *, changes_per_epoch: int) -> Profile:
+    """All waiting changes by one process."""
+    with vk.connect(f"embedded:{store}") as db, clocked() as clock:
         coordinator = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=changes_per_epoch))
         done = coordinator.catch_up()
-    return Profile(sum(epoch.seconds for epoch in done), clock), queries
+    return Profile(sum(epoch.seconds for epoch in done), clock)
 
 
 def profile_on_spark(store: Path, spark: SparkSession, options: Options) -> Profile:
@@ -84,8 +82,12 @@ def profile_on_spark(store: Path, spark: SparkSession, options: Options) -> Prof
     with tempfile.TemporaryDirectory(prefix="viewkeeper-steps-") as folder, vk.connect(f"embedded:{store}") as db:
         timed = partial(TimedTasks, folder=folder)
         size = options.changes_per_epoch
-        with db.pipeline(spark=spark, view_managers=options.view_managers, changes_per_epoch=size) as pipeline:
-            pipeline._runner.settings = EngineSettings(small_work_max=0)
+        with db.pipeline(
+            spark=spark,
+            view_managers=options.view_managers,
+            changes_per_epoch=size,
+            settings=EngineSettings(small_work_max=0),
+        ) as pipeline:
             with mock.patch.object(jobs, "ExecutorTasks", timed), clocked(STEPS | JOB_STEPS) as clock:
                 before = cpu_seconds()
                 done = pipeline.run_available()
@@ -111,18 +113,15 @@ def measure(options: Options) -> dict[str, object]:
                 continue
             here: list[Profile] = []
             on_spark: list[Profile] = []
-            shares: dict[str, float] = {}
             for turn in range(options.runs + 1):
                 copy = copy_store(source, Path(folder) / f"{view}-{turn}-here")
-                profile, queries = profile_here(copy, changes_per_epoch=options.changes_per_epoch or options.changes)
-                shares = shares or shares_of(queries)
-                here.append(profile)
+                here.append(profile_here(copy, changes_per_epoch=options.changes_per_epoch or options.changes))
                 on_spark.append(profile_on_spark(copy_store(source, copy.with_suffix(".spark")), spark, options))
                 shutil.rmtree(copy)
                 shutil.rmtree(copy.with_suffix(".spark"))
                 forget_removed_stores(spark)
-            cases[f"{view}, one process"] = _figures(here[1:], shares)
-            cases[f"{view}, Spark"] = _figures(on_spark[1:], shares)
+            cases[f"{view}, one process"] = _figures(here[1:])
+            cases[f"{view}, Spark"] = _figures(on_spark[1:])
     sizes = {name: getattr(options, name) for name in ("rows", "changes", "seed", "view_managers", "runs")}
     return {**sizes, "cases": cases, "skipped": skipped}
 
@@ -152,11 +151,10 @@ def _add_tasks(clock: Clock, tasks: list[dict], jvm_seconds: float) -> None:
     clock.add(SPARK, max(0.0, wall - sum(slowest.values())), jvm_seconds + clock.cpu.pop(_JOB, 0.0))
 
 
-def _figures(profiles: list[Profile], shares: Mapping[str, float]) -> dict[str, object]:
+def _figures(profiles: list[Profile]) -> dict[str, object]:
     """The run that took the least CPU."""
     best = min(profiles, key=lambda profile: sum(profile.clock.cpu.values()))
     clock = best.clock
-    clock.split("group (DuckDB)", shares)
     wall, cpu = in_words(clock.wall), in_words(clock.cpu)
     return {
         "seconds": round(best.seconds, 3),

@@ -113,9 +113,9 @@ def _reads(sql: str, name: str) -> bool:
 
 def run(base: Base, db: Database, changes: int = 0, spark: SparkSession | None = None, managers: int = 1) -> Run:
     """Bring the views up to date: with a session by jobs of so many managers, without one in this process."""
-    with db.pipeline(spark=spark, view_managers=managers) as pipeline:
-        whole = 0 if spark is not None else 1 << 60
-        pipeline._runner.settings = EngineSettings(small_work_max=whole, meanwhile_work=whole)
+    engine = "driver" if spark is None else "auto"
+    settings = EngineSettings(small_work_max=0, meanwhile_work=0)
+    with db.pipeline(spark=spark, view_managers=managers, engine=engine, settings=settings) as pipeline:
         servers, ours, began = base.hbase.cpu_seconds(), cpu_seconds(), time.perf_counter()
         epochs = pipeline.run_available()
         seconds = time.perf_counter() - began

@@ -107,7 +107,7 @@ def _write(writer: beside.Process, seconds: int, rate: int) -> float:
 
 
 def _behind(db: Database) -> int:
-    return db.store.waiting(db.store.read_epoch_record().positions).changes
+    return db.store.describe(db.store.read_epoch_record().positions).changes
 
 
 def _wait_until_caught_up(db: Database) -> None:

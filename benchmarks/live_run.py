@@ -85,16 +85,17 @@ def running(
 ) -> Iterator[tuple[Pipeline, Commits]]:
     """A pipeline that runs while the block does, and has caught up after it.
 
-    With a session given every epoch is a Spark job, so that it is the managers who work. It is called again and again, where
-    `start` would also have a streaming query look for changes.
+    With a session given every epoch is a Spark job, so that it is the managers who work.
     """
     commits, size = Commits(), size_of(options)
     with vk.connect(url) as db:
         with db.pipeline(
-            spark=spark, view_managers=view_managers, changes_per_epoch=size, events=commits.listen
+            spark=spark,
+            view_managers=view_managers,
+            changes_per_epoch=size,
+            events=commits.listen,
+            settings=None if spark is None else EngineSettings(small_work_max=0, meanwhile_work=0),
         ) as pipeline:
-            if spark is not None:
-                pipeline._runner.settings = EngineSettings(small_work_max=0, meanwhile_work=0)
             is_over = threading.Event()
             with ThreadPoolExecutor(1) as pool:
                 work = pool.submit(_run_until, pipeline, is_over)

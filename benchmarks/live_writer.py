@@ -34,7 +34,7 @@ def write(
     began = time.monotonic()
     while not is_over.is_set():
         is_early = rate and changes / rate > time.monotonic() - began
-        if is_early or db.store.waiting(db.store.read_epoch_record().positions).changes > ahead:
+        if is_early or db.store.describe(db.store.read_epoch_record().positions).changes > ahead:
             is_over.wait(_PAUSE_SECONDS)
             continue
         rows = load.written(number)

@@ -87,7 +87,7 @@ class Lags:
     def _look(self) -> None:
         with vk.connect(self._url, read_only=True) as db:
             while not self._is_over.wait(_SAMPLE_SECONDS):
-                waiting = db.store.waiting(db.store.read_epoch_record().positions)
+                waiting = db.store.describe(db.store.read_epoch_record().positions)
                 self.moments.append(time.monotonic())
                 self.changes.append(waiting.changes)
                 age = 0 if waiting.oldest is None else db.store.now() - waiting.oldest

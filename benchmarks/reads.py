@@ -27,6 +27,7 @@ from benchmarks.workload import fill_here, prepare
 from viewkeeper.client.arguments import key_bytes
 from viewkeeper.client.tables import _to_dict
 from viewkeeper.client.views import record_of
+from viewkeeper.ports.base_rows import scan_rows
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -82,14 +83,14 @@ class _Bare:
             self._decode = partial(record_of, view.definition)
             pairs: Iterator[tuple[bytes, bytes]] = (
                 pair
-                for _, *found in view._records()
+                for _, *found in view._records(((), None, None), None, 10.0)
                 for pair in zip(*(part.to_pylist() for part in found), strict=True)
             )
         else:
             table = db.table("r")
             self._name, self._columns = "table r", table.schema.key_columns
             self._decode = partial(_to_dict, table.schema)
-            pairs = db.store.scan(table.schema.id, b"", None)
+            pairs = scan_rows(db.store, table.schema.id, b"", None)
         with self._environment.begin(write=True) as transaction:
             transaction.cursor().putmulti(pairs)
 

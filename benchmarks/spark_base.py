@@ -40,7 +40,7 @@ class BaseReader:
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = open_shared(self.url, self.incarnation)
-        parts, names = store.parts(self.table.id), [column.name for column in self.table.columns]
+        parts, names = list(store.parts(self.table.id)), [column.name for column in self.table.columns]
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for rows in store.scan_as_of(self.table.id, parts[number], self.positions):

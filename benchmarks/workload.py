@@ -30,13 +30,13 @@ from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.model.work_stats import Counts
 from viewkeeper.operators.program import run_in_process
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.stores.embedded.atomic_directory import sync_tree
+from viewkeeper.stores.kv.atomic_directory import sync_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from viewkeeper.client.database import Database
-    from viewkeeper.stores.embedded.store import EmbeddedStore
+    from viewkeeper.stores.local.embedded_store import EmbeddedStore
 
 TABLE = "CREATE TABLE r (k STRING PRIMARY KEY, x INT, y INT)"
 X_MAX, Y_MAX = 10_000, 1_000

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Runs the tests, by as many workers as there are cores; with VIEWKEEPER_DEEP=1 the deep ones too. Arguments go to pytest.
+# Runs the tests, with VIEWKEEPER_DEEP=1 the deep ones too. There is a worker more than cores, for many tests wait for other
+# processes. Arguments go to pytest.
 #
 # Without Java all tests that need no JVM run, without Graphviz all that draw nothing; then a line says what did not, and the
 # exit code is 1: a run that left something out must never look like a run that passed.
 set -euo pipefail
 
+# Hundreds of tests start Python anew, and each worker imports every test: what one process compiled serves the others.
+unset PYTHONDONTWRITEBYTECODE
+
 # tests/services needs servers and is started by itself.
 pytest=(.venv/bin/python -m pytest --ignore tests/services)
-workers=(-n auto --maxprocesses 4 --no-loadscope-reorder --durations 10)
+workers=(-n "$(($(getconf _NPROCESSORS_ONLN) + 1))" --maxprocesses 4 --no-loadscope-reorder --durations 10)
 
 missing=()
 scripts/ensure_graphviz.sh -q ||

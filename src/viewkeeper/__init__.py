@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from viewkeeper.load.loading import Loaded
     from viewkeeper.model.positions import Token
     from viewkeeper.model.read_frontier import Bounded
+    from viewkeeper.settings import EngineSettings
 
 __version__ = "0.1.0"
 
@@ -75,6 +76,7 @@ __all__ = [
     "Change",
     "Changes",
     "CheckReport",
+    "EngineSettings",
     "RepairReport",
     "Loaded",
     "Result",
@@ -130,6 +132,7 @@ _HOMES = {
     "Changes": "viewkeeper.client.result",
     "Bounded": "viewkeeper.model.read_frontier",
     "CheckReport": "viewkeeper.check.report",
+    "EngineSettings": "viewkeeper.settings",
     "RepairReport": "viewkeeper.check.report",
     "Loaded": "viewkeeper.load.loading",
     "Result": "viewkeeper.client.result",

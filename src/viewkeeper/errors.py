@@ -1,7 +1,7 @@
 """The error tree: one root, and each branch states who can put it right.
 
     ViewKeeperError
-    ├── InputError            the caller: the statement, row, key or argument is wrong; nothing was written
+    ├── InputError            the caller: the statement, row, key or argument is wrong, and was not written
     │   ├── SqlError          the statement's text
     │   │   ├── UnsupportedSql    a clause, function or type ViewKeeper does not maintain
     │   │   └── TypeMismatch      an expression whose types do not fit
@@ -61,7 +61,11 @@ class ViewKeeperError(Exception):
 
 
 class InputError(ViewKeeperError):
-    """The caller's statement, row, key or argument is wrong; nothing was written."""
+    """The caller's statement, row, key or argument is wrong, and was not written.
+
+    A list or an Arrow table is checked before its first row is written; of a generator or an Arrow reader the transactions
+    before the wrong row are done, and `load` says how many rows that is.
+    """
 
 
 class SqlError(InputError):
@@ -185,30 +189,30 @@ class Fenced(ProtocolError):
 
 
 class LaterRecord(Fenced):
-    """A record that an epoch reads is of a later one; `table`: of the view that it was read for.
-
-    Where that later epoch never was, the record is damaged, and the view that has it is stopped.
-    """
+    """A record that an epoch reads, for the view with that table, is of a later epoch; if there was none, it is damaged."""
 
     def __init__(self, epoch: int, table: int | None = None) -> None:
-        super().__init__(f"a record was written by a later epoch than {epoch}")
+        of_table = "" if table is None else f" of table {table}"
+        super().__init__(
+            f"a record{of_table} was written by an epoch later than {epoch}",
+            "another pipeline owns this store: stop this one; if there is none, viewkeeper check URL finds the damage",
+        )
         self.epoch = epoch
         self.table = table
-
-    def __reduce__(self) -> tuple[type[LaterRecord], tuple[int, int | None]]:
-        return LaterRecord, (self.epoch, self.table)
+        self.args = epoch, table  # for pickle
 
 
 class LogDiverged(ProtocolError):
     """The log is not the one the epoch record refers to."""
 
 
+_FILL_AGAIN = "the reader or view that needed it cannot go on; viewkeeper rebuild URL VIEW fills the view again"
+
+
 class PositionLost(ProtocolError):
     """The log was truncated before what was asked for."""
 
-    def __init__(
-        self, fact: str, hint: str | None = "what asked for it is over; viewkeeper rebuild fills views anew"
-    ) -> None:
+    def __init__(self, fact: str, hint: str | None = _FILL_AGAIN) -> None:
         super().__init__(fact, hint)
 
 
@@ -225,29 +229,31 @@ class EpochFailed(ProtocolError):
 
 
 class ViewFailed(EpochFailed):
-    """The work of one view could not be done: `table` is the id of the view's table."""
+    """The work of one view could not be done: `table` is the id of the view's table, `name` what users call it."""
 
-    def __init__(self, table: int, reason: str) -> None:
+    def __init__(self, table: int, reason: str, name: str = "") -> None:
         super().__init__(
-            f"view table {table} failed: {reason}", "the view is stopped: viewkeeper rebuild fills it anew"
+            f"{name or f'table {table}'} failed: {reason}",
+            "the view is stopped: viewkeeper rebuild URL VIEW fills it again",
         )
         self.table = table
         self.reason = reason
-
-    def __reduce__(self) -> tuple[type[ViewFailed], tuple[int, str]]:
-        return ViewFailed, (self.table, self.reason)
+        self.name = name
+        self.args = table, reason, name  # for pickle
 
 
 class EpochTooLarge(EpochFailed):
     """The work of the view with that table does not fit in one piece; a smaller epoch's may."""
 
-    def __init__(self, table: int, reason: str) -> None:
-        super().__init__(f"view table {table} has too much at once: {reason}", "a smaller epoch follows")
+    def __init__(self, table: int, reason: str, name: str = "") -> None:
+        super().__init__(
+            f"one epoch has too much work for {name or f'table {table}'}: {reason}",
+            "the pipeline tries again with a smaller epoch",
+        )
         self.table = table
         self.reason = reason
-
-    def __reduce__(self) -> tuple[type[EpochTooLarge], tuple[int, str]]:
-        return EpochTooLarge, (self.table, self.reason)
+        self.name = name
+        self.args = table, reason, name  # for pickle
 
 
 class InvariantBroken(ProtocolError):

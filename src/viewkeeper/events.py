@@ -29,6 +29,17 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Where:
+    """Where an epoch ran: on the "driver", that is, in the pipeline's own process, or on "spark", as a job; and why there."""
+
+    engine: str = "driver"
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"on {'Spark' if self.engine == 'spark' else 'the driver'}{self.reason and f' ({self.reason})'}"
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """An epoch was committed, with so many changes, in so many seconds; `counts` is what its tasks did."""
 
@@ -36,6 +47,7 @@ class Committed:
     changes: int
     seconds: float
     counts: Counts
+    where: Where = Where()
 
 
 @dataclass(frozen=True, slots=True)

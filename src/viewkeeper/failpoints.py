@@ -1,8 +1,8 @@
 """Failpoints: named places where a test may stop what runs, as a crash would.
 
 In: a hook, or `VIEWKEEPER_FAILPOINT_DIR`, a directory in which a file `NAME.armed` holds the hit at which the point NAME
-kills. Out: nothing, or whatever the hook does: SIGKILL to oneself for a directory. Always: without a hook a call is one test
-of a variable; hits in a directory are counted by all processes of a run together, and an armed point fires once.
+kills. Out: nothing, or what the hook does. Always: without a hook a call is one test of a variable; hits in a directory
+are counted by all processes together, and an armed point fires once.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ there is at least one view manager, and the least number is not above the most.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from viewkeeper.errors import InputError
 
@@ -21,9 +22,8 @@ class EpochLimits:
     rows: int = 1_000_000  # of backfills
     bytes: int = 512 << 20
     attempts_max: int = 2  # at an epoch that fails: a lost worker is worth another try, a broken plan is not
-    smallest_work: int = (
-        1_000  # changes and rows; an epoch that fails with these will fail with fewer, unless they are large
-    )
+    # changes and rows; an epoch that fails with these will fail with fewer, unless they are large
+    smallest_work: int = 1_000
     smallest_bytes: int = 1 << 20
 
     def times(self, share: float) -> EpochLimits:
@@ -42,18 +42,31 @@ class WorkSettings:
     rows_handed_on: int = 500_000  # a stage's output is handed on in pieces of about this many
 
 
+class Engine(StrEnum):
+    """Where epochs run: `AUTO` makes a job of a large one and runs the others on the driver, in the pipeline's process."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    DRIVER = "driver"
+
+    @staticmethod
+    def of(value: object) -> Engine:
+        """The engine that a caller names."""
+        if isinstance(value, str) and value in list(Engine):
+            return Engine(value)
+        raise InputError(f"engine={value!r} is no engine", f"use one of {', '.join(Engine)}")
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """When an epoch is worth a Spark job, and when Spark is worth its start. Work is changes times nodes."""
+    """When an epoch is worth a Spark job (for `auto`), and when Spark is worth its start. Work is changes times nodes."""
 
     # Up to this much the driver does sooner than a job would, as measured (`engine.runner`): its memory is small.
     small_work_max: int = 1_000_000
-    # One process does this much, in one epoch or in many, in about the time and at the cost of starting Spark: less is
-    # not worth it, and would only take longer beside a starting JVM.
+    # One process does this much in about the time and at the cost of starting Spark: less would only take longer.
     meanwhile_work: int = 10_000_000
-    # Of a store's own work, more than this takes the driver longer than a job takes to begin and end, which was half a
-    # second on a busy machine: rows of users' tables to be copied to the log (of more than 50 regions, each of which gives
-    # some), and bytes of logs to be looked through.
+    # Of a store's own work, more than this takes the driver longer than a job takes to begin and end (half a second on a
+    # busy machine): rows of users' tables to be copied to the log, and bytes of logs to be looked through.
     spread_above_rows: int = 100_000
     spread_above_log_bytes: int = 256 << 20
     work: WorkSettings = WorkSettings()
@@ -94,7 +107,8 @@ class ManagerBounds:
         counts = [one for one in both if isinstance(one, int) and not isinstance(one, bool) and one >= 1]
         if len(counts) < 2 or counts[0] > counts[1]:
             raise InputError(
-                f"view_managers={value!r} is not a number of them", "use 1 or more, or (least, most) as in (1, 4)"
+                f"view_managers must be 1 or more, or a range of such numbers, not {value!r}",
+                "write a number, or (least, most) as in (1, 4)",
             )
         return ManagerBounds(*counts)
 

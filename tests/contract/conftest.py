@@ -18,8 +18,6 @@ STORES = {
     "embedded, 2 nodes": "embedded:{folder}/store?sync=off&nodes=2",
     "memory, 1 node": "memory:{folder}/store?nodes=1",
     "memory, 2 nodes": "memory:{folder}/store?nodes=2",
-    "cells, 1 node": "memory:{folder}/store?cells=on&nodes=1",
-    "cells, 2 nodes": "memory:{folder}/store?cells=on&nodes=2",
 }
 
 

@@ -17,7 +17,7 @@ VIEW = 9
 
 
 def at(epoch: int, *, floor: int = 0, aborted: tuple[int, ...] = ()) -> Inflight:
-    return Inflight(epoch, {}, Cut({}, 0, 0), {}, floor, aborted, ())
+    return Inflight(epoch, {}, Cut({}, 0, 0), "", floor, aborted, ())
 
 
 def apply(subject: Subject, epoch: Inflight, rows: dict[bytes, bytes | None], partition: int = 0) -> None:

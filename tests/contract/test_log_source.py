@@ -8,9 +8,9 @@ import pytest
 
 from tests.contract.conftest import TABLE, Subject
 from viewkeeper.errors import PositionLost
-from viewkeeper.model.positions import Waiting
+from viewkeeper.model.positions import LogRange
+from viewkeeper.model.rowbatches import CHANGES_SCHEMA
 from viewkeeper.model.stored_rows import RowWrites
-from viewkeeper.ports.log import CHANGES_SCHEMA
 
 
 def changes_of(subject: Subject, start: dict, stop: dict) -> dict[str, list[tuple]]:
@@ -133,20 +133,20 @@ def test_a_cut_never_parts_a_transaction(subject: Subject) -> None:
 def test_the_bytes_of_ranges_add_up(subject: Subject) -> None:
     subject.write(20)
     ends, middle = subject.store.ends(), subject.store.cut({}, changes_max=9, bytes_max=1 << 40).positions
-    sizes = [subject.store.log_bytes(*between) for between in (({}, middle), (middle, ends), ({}, ends))]
+    sizes = [subject.store.describe(*between).bytes for between in (({}, middle), (middle, ends), ({}, ends))]
 
     assert all(sizes) and sizes[0] + sizes[1] == sizes[2]
-    assert subject.store.log_bytes(ends, ends) == 0
+    assert subject.store.describe(ends, ends).bytes == 0
 
 
 def test_the_oldest_change_that_waits_has_a_stamp_between_two_cuts(subject: Subject) -> None:
     subject.write(3)
     before = subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40)
-    assert subject.store.waiting(before.positions) == Waiting(0, None)
+    assert subject.store.describe(before.positions) == LogRange()
     subject.write(4)
     after = subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40)
 
-    waiting = subject.store.waiting(before.positions)
+    waiting = subject.store.describe(before.positions)
     assert before.stamp < waiting.oldest <= after.stamp <= subject.store.now()
     assert (before.changes, waiting.changes, after.changes) == (3, 4, 7)
 
@@ -174,7 +174,7 @@ def test_a_truncated_log_can_be_read_from_where_it_was_truncated(subject: Subjec
 
     assert changes_of(subject, cut, subject.store.ends()) == behind
     assert subject.store.checksums(cut) == sums  # still asked for
-    assert subject.store.log_entries() == len(cut) + 8
+    assert subject.store.facts().log_entries == len(cut) + 8
     with pytest.raises(PositionLost):
         changes_of(subject, {}, cut)
     for part in subject.store.parts(TABLE):
@@ -188,5 +188,41 @@ def test_a_log_is_truncated_a_few_entries_at_a_time_and_only_where_it_is_old(sub
 
     assert subject.store.truncate_log(ends, older_than_seconds=3_600, entries_max=5_000) == 0
     assert subject.store.truncate_log(ends, older_than_seconds=0, entries_max=3) == 3 * len(ends)
-    assert subject.store.log_entries() == 20 - 3 * len(ends)
+    assert subject.store.facts().log_entries == 20 - 3 * len(ends)
     assert subject.store.ends() == ends
+
+
+def test_a_range_is_described_without_its_end_up_to_the_end_of_the_log(subject: Subject) -> None:
+    subject.write(20)
+    ends = subject.store.ends()
+    whole = subject.store.describe({})
+
+    assert (whole.changes, whole.has_changes) == (20, True)
+    assert whole == subject.store.describe({}, ends)
+    assert subject.store.describe(ends) == subject.store.describe(ends, ends) == LogRange()
+    subject.write(1)
+    assert subject.store.describe(ends, ends) == LogRange()
+    assert subject.store.describe(ends).changes == 1
+
+
+def test_a_cut_that_skips_lies_at_the_end_of_the_log_also_where_what_it_skips_is_lost(subject: Subject) -> None:
+    subject.write(20)
+    ends = subject.store.ends()
+    while subject.store.truncate_log(ends, older_than_seconds=0, entries_max=5_000):
+        pass
+
+    assert subject.store.cut({}, skips=True).positions == ends
+    beyond = {stream: end + 7 for stream, end in ends.items()}
+    assert subject.store.cut(beyond, skips=True).positions == ends
+
+
+def test_keys_that_changed_after_a_position_are_those_of_the_changes(subject: Subject) -> None:
+    subject.put(b"before", b"1")
+    start = subject.store.ends()
+    subject.put(b"k", b"1")
+    subject.put(b"k", None)
+    subject.store.write([RowWrites(TABLE + 1, [b"other"], lambda befores: [b"1"])])
+
+    found = {key for keys in subject.store.changed_keys(TABLE, start) for key in keys.to_pylist()}
+    assert found == {b"k"}
+    assert not list(subject.store.changed_keys(TABLE, subject.store.ends()))

@@ -11,6 +11,7 @@ from tests.contract.conftest import Subject
 from viewkeeper.errors import CorruptStore, Fenced, InputError, PipelineRunning
 from viewkeeper.model import epochs
 from viewkeeper.model.positions import Cut
+from viewkeeper.ports.meta import change_epoch_record, live_holder
 from viewkeeper.stores.open import open_store
 
 
@@ -61,33 +62,48 @@ def test_the_catalog_is_swapped_by_its_version(subject: Subject) -> None:
 
 def test_a_plan_is_kept_for_the_epoch_in_flight(subject: Subject) -> None:
     store = subject.store
-    store.keep_plan("first", {"nodes": [1]})
-    store.keep_plan("first", {"nodes": [1]})
-    assert store.read_plan("first") == {"nodes": [1]}
+    store.keep_json("plan", "first", {"nodes": [1]})
+    store.keep_json("plan", "first", {"nodes": [1]})
+    assert store.read_json("plan", "first") == {"nodes": [1]}
     record = epochs.take_over(store.read_epoch_record(), "me")
     assert store.swap_epoch_record(record.version - 1, record)
     begun = epochs.begin(record, "me", Cut({}, 1, 0), "first")
     assert store.swap_epoch_record(record.version, begun)
-    store.keep_plan("second", {"nodes": [2]})  # by one who does not know of the epoch
-    assert store.read_plan("first") == {"nodes": [1]}
-    with pytest.raises(CorruptStore, match="the plan third of an epoch is not there"):
-        store.read_plan("third")
+    store.keep_json("plan", "second", {"nodes": [2]})  # by one who does not know of the epoch
+    assert store.read_json("plan", "first") == {"nodes": [1]}
+    with pytest.raises(CorruptStore, match="the store lacks plan third of the epoch"):
+        store.read_json("plan", "third")
+
+
+def test_a_plan_outlives_that_of_another_pipeline_between_two_epochs(subject: Subject) -> None:
+    """Who begins an epoch with the plan of the one before does not keep it again."""
+    store = subject.store
+    store.keep_json("plan", "ours", {"nodes": [1]})
+    record = epochs.take_over(store.read_epoch_record(), "me")
+    assert store.swap_epoch_record(record.version - 1, record)
+    for epoch in (1, 2):
+        begun = epochs.begin(record, "me", Cut({}, 1, 0), "ours")
+        assert store.swap_epoch_record(record.version, begun)
+        assert store.read_json("plan", "ours") == {"nodes": [1]}
+        record = epochs.commit(begun, "me", epoch, {}, frozenset())
+        assert store.swap_epoch_record(begun.version, record)
+        store.keep_json("plan", "theirs", {"nodes": [2]})  # by one that was superseded while it kept its plan
 
 
 def test_what_epochs_measured_is_kept_until_it_is_replaced(subject: Subject) -> None:
-    assert subject.store.read_note("measured") == {}
-    subject.store.keep_note("measured", {"epochs": 1})
-    subject.store.keep_note("other", {"n": 1})
-    subject.store.keep_note("measured", {"epochs": 2, "seen": {"7": 3}})
+    assert subject.store.read_json("note", "measured") == {}
+    subject.store.keep_json("note", "measured", {"epochs": 1})
+    subject.store.keep_json("note", "other", {"n": 1})
+    subject.store.keep_json("note", "measured", {"epochs": 2, "seen": {"7": 3}})
 
-    assert subject.store.read_note("measured") == {"epochs": 2, "seen": {"7": 3}}
+    assert subject.store.read_json("note", "measured") == {"epochs": 2, "seen": {"7": 3}}
 
 
 def test_the_horizon_follows_record_and_catalog(subject: Subject) -> None:
     store = subject.store
     assert store.read_horizon().catalog_version == 0
     assert store.swap_catalog(0, {"version": 7})
-    changed = store.change_epoch_record(lambda record: epochs.pin(record, "reader", 0, 5))
+    changed = change_epoch_record(store, lambda record: epochs.pin(record, "reader", 0, 5))
 
     assert store.read_horizon().catalog_version == 7
     assert store.read_epoch_record() == changed and changed.pins == {"reader": (0, 5)}
@@ -128,7 +144,7 @@ def test_record_and_catalog_may_be_swapped_at_once(subject: Subject) -> None:
     swapper = threading.Thread(target=swap_catalogs)
     swapper.start()
     for number in range(count):
-        store.change_epoch_record(lambda record, number=number: epochs.pin(record, f"reader {number}", 0, 5))
+        change_epoch_record(store, lambda record, number=number: epochs.pin(record, f"reader {number}", 0, 5))
     swapper.join()
 
     assert len(store.read_epoch_record().pins) == store.read_horizon().catalog_version == count
@@ -136,16 +152,16 @@ def test_record_and_catalog_may_be_swapped_at_once(subject: Subject) -> None:
 
 def test_one_pipeline_at_a_time_has_the_claim(subject: Subject) -> None:
     other = open_store(subject.store.url)
-    assert other.claimed_by() is None
+    assert live_holder(other) is None
     first = subject.store.claim(take_over=False)
     with pytest.raises(PipelineRunning, match=f"pid {os.getpid()}"):
         other.claim(take_over=False)
     second = other.claim(take_over=True)
     first.release()
 
-    assert other.claimed_by() == os.getpid()  # the one who was taken over has nothing to give back
+    assert live_holder(other).pid == os.getpid()  # the one who was taken over has nothing to give back
     second.release()
-    assert not second.is_held and other.claimed_by() is None
+    assert not second.is_held and live_holder(other) is None
     other.close()
     subject.store.claim(take_over=False).release()
 

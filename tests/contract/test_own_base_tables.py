@@ -10,6 +10,8 @@ from tests.contract.conftest import TABLE, Subject
 from tests.contract.steps import pairs_in, spans_of
 from viewkeeper.errors import BadRow, InputError, PipelineRunning, StoreInUse
 from viewkeeper.model.stored_rows import Expected, RowWrites
+from viewkeeper.ports.base_rows import scan_rows
+from viewkeeper.ports.meta import live_holder
 from viewkeeper.stores.open import open_store
 
 
@@ -80,21 +82,21 @@ def test_borders_cut_rows_in_pieces(subject: Subject, rows_max: int, bytes_max: 
         found += mine
 
     assert sorted(found) == list(rows.items())
-    assert subject.store.count_rows(TABLE) == 50
+    assert sum(subject.store.parts(TABLE).values()) == 50
 
 
 def test_a_dropped_table_leaves_nothing(subject: Subject) -> None:
     subject.write(10)
-    subject.store.drop_rows(TABLE)
+    subject.store.drop(TABLE)
 
-    assert list(subject.store.scan(TABLE, b"", None)) == []
-    assert subject.store.count_rows(TABLE) == 0
+    assert list(scan_rows(subject.store, TABLE, b"", None)) == []
+    assert sum(subject.store.parts(TABLE).values()) == 0
 
 
 def test_held_rows_stay_as_they_were(subject: Subject) -> None:
     subject.write(30)
     rows, held = dict(subject.rows), subject.store.hold_rows()
-    scan = subject.store.scan(TABLE, b"", None)
+    scan = scan_rows(subject.store, TABLE, b"", None)
     first = next(scan)
     subject.write(30)
     subject.put(b"row-3", None)
@@ -116,7 +118,7 @@ def test_a_store_is_had_alone_by_one_who_has_it_open_once(subject: Subject) -> N
         pass
     other.close()
     with subject.store.alone():
-        assert subject.store.claimed_by() == os.getpid()
+        assert live_holder(subject.store).pid == os.getpid()
     subject.store.claim(take_over=False).release()
 
 

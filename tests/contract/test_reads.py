@@ -29,7 +29,7 @@ def test_held_records_stay_as_they_were(subject: Subject) -> None:
     held = subject.store.hold(seen_at(9), range(subject.store.partitions))
     write(subject, 2, {b"a": b"2", b"b": None, b"c": b"2"})
     if subject.store.capabilities.held_reads:
-        subject.store.drop_records(VIEW)
+        subject.store.drop(VIEW)
         assert list(held.scan([0], VIEW, b"", None)) == [(b"a", b"1"), (b"b", b"1")]
         assert held.get(0, VIEW, b"a") == b"1"
         assert held.get(0, VIEW, b"c") is None

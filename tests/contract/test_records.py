@@ -120,17 +120,22 @@ def test_partitions_do_not_see_each_other(subject: Subject) -> None:
     ]
 
 
+def has_records(subject: Subject, partition: int) -> bool:
+    """Whether there is any, tombstones included."""
+    return subject.store.record_borders(VIEW, partition, b"", rows_max=1, bytes_max=1, pieces=1).rows > 0
+
+
 def test_a_write_to_a_table_that_was_dropped_is_nobodys(subject: Subject) -> None:
     """By a task of the newest epoch that wakes up late, and by the epoch that was planned before the drop."""
     subject.begin(at(1))
     apply(subject, at(1), {b"a": b"1"})
-    subject.store.drop_records(VIEW)
+    subject.store.drop(VIEW)
     apply(subject, at(1), {b"a": b"1"})
     subject.end(aborted=())
     subject.begin(at(2))
     apply(subject, at(2), {b"a": b"1", b"b": None}, partition=1)
 
-    assert not any(subject.store.has_records(partition, VIEW) for partition in range(subject.store.partitions))
+    assert not any(has_records(subject, partition) for partition in range(subject.store.partitions))
 
 
 def test_where_views_start_anew_an_epoch_finds_no_record_of_those_before_and_its_rerun_finds_its_own(
@@ -151,30 +156,29 @@ def test_where_views_start_anew_an_epoch_finds_no_record_of_those_before_and_its
 def test_a_dropped_view_leaves_nothing(subject: Subject) -> None:
     subject.begin(at(1))
     apply(subject, at(1), {b"a": b"1"})
-    subject.store.drop_records(VIEW)
+    subject.store.drop(VIEW)
 
     assert rows_of(subject, at(2), [b"a"]) == [None]
-    assert not subject.store.has_records(0, VIEW)
+    assert not has_records(subject, 0)
 
 
 def test_a_table_that_another_client_dropped_is_empty_and_takes_nothing(subject: Subject) -> None:
     other = open_store(subject.store.url)
     subject.begin(at(1))
     apply(subject, at(1), {b"a": b"1"})
-    other.drop_records(VIEW)
+    other.drop(VIEW)
     apply(subject, at(1), {b"a": b"1"})
 
     assert rows_of(subject, at(2), [b"a"]) == [None]
-    assert not subject.store.has_records(0, VIEW)
+    assert not has_records(subject, 0)
     other.close()
 
 
 def test_syncs_may_be_asked_for_at_any_time(subject: Subject) -> None:
-    for sync in (subject.store.sync_views, subject.store.sync_epoch_record, subject.store.open_views):
-        sync()
+    subject.store.sync()
     subject.begin(at(1))
     apply(subject, at(1), {b"a": b"1"})
-    subject.store.sync_views()
-    subject.store.close_views("nobody")
+    subject.store.sync()
+    subject.store.sync(closed_by="nobody")
 
     assert rows_of(subject, at(2), [b"a"]) == [b"1"]

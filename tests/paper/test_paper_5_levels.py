@@ -111,7 +111,6 @@ STORES = {
     "embedded, 3 nodes": "embedded:{}?sync=off&nodes=3",
     "memory, 1 node": "memory:{}?nodes=1",
     "memory, 3 nodes": "memory:{}?nodes=3",
-    "cells, 3 nodes": "memory:{}?cells=on&nodes=3",
 }
 
 

@@ -82,7 +82,7 @@ def wrong(db: vk.Database) -> list[str]:
 
 
 @pytest.mark.parametrize("options", ["", "&before_images=off", "&nodes=3"])
-@pytest.mark.parametrize("number", range(examples(1, deep=8)))
+@pytest.mark.parametrize("number", range(examples(1, deep=3)))
 def test_views_are_right_whatever_is_divided_among_however_many_managers(
     tmp_path: Path, options: str, number: int
 ) -> None:

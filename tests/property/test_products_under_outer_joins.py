@@ -51,7 +51,7 @@ def _wrong(db: vk.Database) -> list[str]:
         ]
 
 
-@pytest.mark.parametrize("seed", range(examples(1, deep=8)))
+@pytest.mark.parametrize("seed", range(examples(1, deep=4)))
 def test_views_with_a_product_inside_of_an_outer_join_are_what_their_texts_say(seed: int) -> None:
     source, db = random.Random(seed), vk.connect("memory:")
     db.execute("CREATE TABLE a (k INT PRIMARY KEY, x INT); CREATE TABLE c (k INT PRIMARY KEY, y INT)")

@@ -26,7 +26,7 @@ def _shown(rows: object) -> list[str]:
     return sorted(repr(row).replace("-nan", "nan") for row in rows)
 
 
-@settings(max_examples=examples(3, deep=100))
+@settings(max_examples=examples(3, deep=30))
 @given(writes)
 @example([(2.0, math.nan), (math.nan, 0.0), (math.nan, -0.0)])
 def test_a_rewritten_row_is_no_update_and_no_change(history: list[tuple[float, float | None]]) -> None:

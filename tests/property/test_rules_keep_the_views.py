@@ -21,16 +21,18 @@ from tests.support.random_plans import RandomOracle, plan_world
 from tests.support.random_tables import TABLES as WORLD_TABLES
 from tests.support.running import keep_up
 from tests.support.tiers import examples
+from viewkeeper.client import statements
 from viewkeeper.codegen.relation_sql import relation_sql
 from viewkeeper.errors import SqlError, UnknownName
 from viewkeeper.plan.define import lower
 from viewkeeper.plan.explain.explain import plan_lines
 from viewkeeper.plan.explain.plan_lines import OPERATOR, VIEW
-from viewkeeper.plan.optimize import RULES, optimize
+from viewkeeper.plan.optimize import optimize, rules_over
 from viewkeeper.plan.planner import physical_plan
 
-SETS = examples(3, deep=20)
+SETS = examples(3, deep=8)
 VIEWS = 6
+RULES = [rule.name for rule in rules_over("relation") if not rule.is_needed]
 NUMBERS = {"a": ("k", "x", "y"), "b": ("k", "x", "z"), "c": ("k", "x"), "d": ("k", "x")}
 
 
@@ -89,14 +91,14 @@ def define(db: vk.Database, views: list[str]) -> dict[str, str]:
     return made
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_a_relation_gives_the_same_rows_with_a_rule_off(rule) -> None:  # type: ignore[no-untyped-def]
-    choose, changed, rows = random.Random(rule.__name__), 0, 0
+@pytest.mark.parametrize("rule", RULES)
+def test_a_relation_gives_the_same_rows_with_a_rule_off(rule: str) -> None:
+    choose, changed, rows = random.Random(rule), 0, 0
     with duckdb.connect() as connection:
         load(connection, rows_drawn(3))
-        for _ in range(examples(80, deep=800)):
+        for _ in range(examples(80, deep=300)):
             text = drawn_view(choose, may_fail=False)
-            every, without = optimize(bind(text)), optimize(bind(text), without=[rule.__name__])
+            every, without = optimize(bind(text)), optimize(bind(text), without=[rule])
             expected = Counter(connection.sql(text).fetchall())
             for relation in (every, without):
                 assert Counter(connection.sql(relation_sql(relation, scan_sql)).fetchall()) == expected, text
@@ -105,7 +107,9 @@ def test_a_relation_gives_the_same_rows_with_a_rule_off(rule) -> None:  # type: 
 
 
 @pytest.mark.parametrize("seed", range(SETS))
-def test_a_view_holds_the_same_with_a_rule_off(seed: int, tmp_path: Path) -> None:
+def test_a_view_holds_the_same_with_a_rule_off(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all others on, whatever costs less."""
+    monkeypatch.setattr(statements, "estimate_for", lambda store, catalog: None)
     choose = random.Random(seed)
     views = [drawn_view(choose, may_fail=True) for _ in range(VIEWS)]
     with database(tmp_path / "all", (), seed) as every:
@@ -113,15 +117,15 @@ def test_a_view_holds_the_same_with_a_rule_off(seed: int, tmp_path: Path) -> Non
         keep_up(every)
         held = {name: Counter(map(repr, every.view(name).scan())) for name in made}
         for rule in RULES:
-            with database(tmp_path / rule.__name__, (rule.__name__,), seed) as db:
+            with database(tmp_path / rule, (rule,), seed) as db:
                 for name, text in define(db, views).items():
                     plans = [lower(one.catalog(), one.catalog().view(name)).texts for one in (every, db)]
-                    CHANGED[rule.__name__] += plans[0] != plans[1]
-                    assert name in made, f"{text} has a plan only without {rule.__name__}"
+                    CHANGED[rule] += plans[0] != plans[1]
+                    assert name in made, f"{text} has a plan only without {rule}"
                 keep_up(db)
                 for name in db.catalog().views:
                     found = Counter(map(repr, db.view(name.name).scan()))
-                    assert found == held[name.name], f"{made[name.name]} without {rule.__name__}"
+                    assert found == held[name.name], f"{made[name.name]} without {rule}"
     CHANGED["sets"] += 1
     CHANGED["rows"] += sum(rows.total() for rows in held.values())
 
@@ -133,10 +137,10 @@ def test_every_rule_changed_a_plan() -> None:
     if CHANGED["sets"] < SETS:
         pytest.skip("only some sets were asked for, and what all of them show is judged here")
     assert CHANGED["rows"] > SETS
-    assert [rule.__name__ for rule in RULES if not CHANGED[rule.__name__]] == []
+    assert [rule for rule in RULES if not CHANGED[rule]] == []
 
 
-@pytest.mark.parametrize("seed", range(1, 1 + examples(2, deep=20)))
+@pytest.mark.parametrize("seed", range(1, 1 + examples(2, deep=8)))
 def test_explain_prints_the_nodes_that_an_epoch_runs(seed: int, tmp_path: Path) -> None:
     """Over the random views of a whole world: each of its nodes is printed, and nothing else that is stored."""
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:

@@ -22,7 +22,7 @@ from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochFailed
 from viewkeeper.settings import EpochLimits
 
-HISTORIES = examples(24, deep=150)
+HISTORIES = examples(24, deep=60)
 STEPS = 28
 NAMES = [f"v{number}" for number in range(7)]
 TABLES = {

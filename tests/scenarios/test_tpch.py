@@ -12,6 +12,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner
 from tests.support.source_tree import ROOT
+from tests.support.tiers import examples
 from tests.support.tpch import TpchModel, create_tables, generate, records, views
 from tests.support.tpch_queries import CHANGES, QUERIES, REWRITTEN, WAYS_ROUND
 from viewkeeper.client.database import Database
@@ -19,7 +20,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import UnsupportedSql
 
 PAGE = ROOT / "docs" / "tpch.md"
-SCALE, SHARE, REFRESHES = 0.01, 0.001, 10
+SCALE, SHARE, REFRESHES = 0.01, 0.001, examples(5, deep=10)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +41,7 @@ def _refusal(db: Database, query: int) -> UnsupportedSql:
     return refused.value
 
 
-def test_every_query_is_kept_through_ten_refreshes(db: Database, tables: dict[str, pa.Table]) -> None:
+def test_every_query_is_kept_through_its_refreshes(db: Database, tables: dict[str, pa.Table]) -> None:
     model = TpchModel(tables)
     model.load(db)
     for query, sql in views().items():

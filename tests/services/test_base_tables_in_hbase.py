@@ -249,7 +249,7 @@ def test_many_rows_are_put_read_and_deleted(db: vk.Database, table: str) -> None
 
     assert t.to_arrow().to_pylist() == [rows[0] | {"a": -1}, *rows[1:]]
     assert db.execute("SELECT COUNT(*), COUNT(b) FROM t").rows == ((12_000, 4_000),)
-    assert db.store.count_rows(t.schema.id) == 12_000
+    assert sum(db.store.parts(t.schema.id).values()) == 12_000
     found = db.store.row_borders(t.schema.id, 0, b"", rows_max=1_000, bytes_max=1 << 40, pieces=4)
     assert (found.rows, len(found.keys)) == (1_000, 5)
     t.delete_many([row["id"] for row in rows[10:]])
@@ -394,7 +394,7 @@ def test_a_mapping_is_shown_kept_and_forgotten_and_rows_stay(db: vk.Database, ta
     before = t.schema
     db.execute("ALTER TABLE t RENAME TO u")
     db.execute("DROP TABLE u")
-    db.store.drop_rows(before.id)  # as garbage collection does
+    db.store.drop(before.id)  # as garbage collection does
     assert client.get(b"7") == {"g:it's": struct.pack(">q", 1), "f:c": b"x"}
     assert "does not tell of bulk loads and of writes with SKIP_WAL" in db.execute(shown).message
     again = db.catalog().table("t")

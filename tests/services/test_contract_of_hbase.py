@@ -1,4 +1,4 @@
-"""The contracts of VersionedTables, Reads and Meta, held against a store in a real HBase."""
+"""The contracts of VersionedTables, Reads, Meta and Admin, held against a store in a real HBase."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.conftest import Subject
+from tests.contract.test_admin import *  # noqa: F403
 from tests.contract.test_meta import *  # noqa: F403
 from tests.contract.test_reads import *  # noqa: F403
 from tests.contract.test_records import *  # noqa: F403

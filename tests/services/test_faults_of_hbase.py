@@ -29,6 +29,7 @@ from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.positions import Cut
 from viewkeeper.model.read_frontier import ReadTimestamp
+from viewkeeper.ports.meta import live_holder
 from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores.hbase import records, thrift_cells
 from viewkeeper.stores.hbase.store import HBaseStore
@@ -115,13 +116,13 @@ def test_swaps_whose_replies_get_lost_are_each_done_once(
     count = 30
     for number in range(count):
         persist(swap_catalog, shaky, _with_one_more)
-        persist(shaky.keep_note, "n", {"n": number})
+        persist(shaky.keep_json, "note", "n", {"n": number})
     catalog = Catalog.from_json(calm.read_catalog())
 
     assert proxy.counts.total() > 10
     assert catalog.version == catalog.next_id - 1 >= count  # one that failed and was done all the same is repeated
     assert calm.read_horizon().catalog_version == catalog.version
-    assert calm.read_note("n") == {"n": count - 1}
+    assert calm.read_json("note", "n") == {"n": count - 1}
 
 
 def test_a_thrift_server_that_is_killed_in_the_middle_of_writes_costs_nothing_but_time(
@@ -212,7 +213,7 @@ def test_the_claim_of_a_process_that_died_is_free_and_of_many_who_want_it_one_ge
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     holder = calm.holder()
     assert holder is not None and holder.pid != os.getpid() and holder.host
-    assert calm.claimed_by() is None
+    assert live_holder(calm) is None
 
     start, claims = threading.Barrier(6), list[object]()
 
@@ -230,4 +231,4 @@ def test_the_claim_of_a_process_that_died_is_free_and_of_many_who_want_it_one_ge
         thread.join()
 
     assert sorted(map(str, claims)).count("PipelineRunning") == 5
-    assert calm.claimed_by() == os.getpid()
+    assert live_holder(calm).pid == os.getpid()

@@ -28,7 +28,8 @@ def test_the_first_scripts_make_a_table_and_a_view_over_it(hbase: Cluster, tmp_p
         "/views?": f"/views_{mark}?",
     }
     try:
-        for code in _BLOCK.findall(page):
+        first, *others = _BLOCK.findall(page)
+        for code in (first, first, *others):  # it may be pasted twice
             run = _run(re.sub("|".join(map(re.escape, here)), lambda found: here[found[0]], code), tmp_path)
             assert run.returncode == 0, run.stderr
         assert run.stdout.splitlines()[-1] == "{'placed': datetime.date(2026, 11, 17), 'n': 2, 'total': 42}"

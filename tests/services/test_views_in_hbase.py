@@ -23,11 +23,13 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.read_frontier import ReadTimestamp
 from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores.hbase import records
+from viewkeeper.stores.hbase.records import GONE, WRITTEN, journal_entries
 from viewkeeper.stores.hbase.store import HBaseStore
-from viewkeeper.stores.hbase.store_tables import JOURNAL
 from viewkeeper.stores.open import open_store
 
 QUERY = "SELECT city, COUNT(*) AS n, SUM(amount) AS total, MAX(at) AS last FROM sales GROUP BY city"
+
+_ALL_ENTRIES = dict.fromkeys((WRITTEN, GONE), (0, 1 << 62))
 
 
 @pytest.fixture
@@ -139,7 +141,7 @@ def test_a_view_that_another_process_dropped_is_told_as_dropped(hbase: Cluster) 
             write(db.store, view.node.table, rows, at(1))
             opened = other.view("cities")
             db.execute("DROP MATERIALIZED VIEW cities")
-            db.store.drop_records(view.node.table)
+            db.store.drop(view.node.table)
             with pytest.raises(InputError, match="cities"):
                 opened.get("Oslo")
     finally:
@@ -180,7 +182,7 @@ def test_a_purge_leaves_the_versions_that_readers_need_and_tombstones_until_no_p
     subject.end(aborted=())
     assert [epoch for _, epoch, _ in cells_of(store, kept, b"\x00a")] == [4]
     assert cells_of(store, kept, b"\x00b") == []
-    assert not any(store.has_records(partition, JOURNAL) for partition in range(store.partitions))
+    assert not any(journal_entries(store._site, _ALL_ENTRIES))
     assert rows_of(subject, at(7), [b"a", b"b"]) == [b"4", None]
 
 
@@ -196,7 +198,7 @@ def test_old_versions_go_a_few_at_a_time_with_a_writer_or_by_the_journal(
             subject, epoch = Subject(opened), at(number, floor=max(0, number - kept))
             subject.begin(epoch)
             apply(subject, epoch, {b"a": b"%d" % number})
-            is_listed |= any(store.has_records(partition, JOURNAL) for partition in range(store.partitions))
+            is_listed |= any(journal_entries(store._site, _ALL_ENTRIES))
             subject.end(aborted=())
             assert rows_of(subject, at(number + 1), [b"a"]) == [b"%d" % number]
         left.append([stamp for _, stamp, _ in cells_of(store, f"vk.{VIEW}", b"\x00a")])
@@ -246,7 +248,7 @@ def test_a_store_is_opened_as_it_was_made(store: HBaseStore) -> None:
     with pytest.raises(StoreError, match="there is no store at"):
         open_store(f"{url}_other", create=False)
     assert store.is_current()
-    assert store.bytes_used() >= 0
+    assert store.facts().bytes_used >= 0
     with pytest.raises(NotOffered):
         store.alone()
     with closing(open_store(url)) as without_logs, pytest.raises(InputError, match="rootdir"):

@@ -324,8 +324,11 @@ def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(
 ) -> None:
     clients, types = Clients(hbase, seed=5), hbase.types
     clients.write(200)
-    with connected(url_of(hbase)) as db, db.pipeline(spark=session, view_managers=3) as pipeline:
-        pipeline._runner.settings = EngineSettings(small_work_max=0)
+    settings = EngineSettings(small_work_max=0)
+    with (
+        connected(url_of(hbase)) as db,
+        db.pipeline(spark=session, view_managers=3, settings=settings) as pipeline,
+    ):
         for name in "tu":
             db.execute(clients.ddl(name))
         for name, text in TEXTS.items():
@@ -346,8 +349,8 @@ def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(
 def test_spark_workers_stage_tables_and_look_at_logs(hbase: Cluster, session: SparkSession) -> None:
     clients, done = Clients(hbase, seed=7), Counter[str]()
     clients.write(300)
-    with connected(url_of(hbase)) as db, db.pipeline(spark=session) as pipeline:
-        pipeline._runner.settings = EngineSettings(spread_above_rows=0, spread_above_log_bytes=0)
+    settings = EngineSettings(spread_above_rows=0, spread_above_log_bytes=0)
+    with connected(url_of(hbase)) as db, db.pipeline(spark=session, settings=settings) as pipeline:
         lent = db.store._lent
 
         def spread(work: Callable[..., bytes], pieces: Sequence[object], **size: int) -> list[bytes] | None:

@@ -16,8 +16,9 @@ from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunTh
 from tests.support.stores import NAME, make_database, rounds, write, wrong_views
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.ports.base_rows import scan_rows
 from viewkeeper.settings import EpochLimits, GcSettings
-from viewkeeper.stores.embedded import atomic_directory
+from viewkeeper.stores.kv import atomic_directory
 
 CASES = ("selected", "indexed", "summed", "totals")
 BACKUPS = 5
@@ -62,7 +63,7 @@ def rows_by_log(db: vk.Database) -> dict[tuple[int, bytes], bytes]:
 
 def stored_rows(db: vk.Database) -> dict[tuple[int, bytes], bytes]:
     tables = [table.id for table in db.catalog().tables]
-    return {(table, key): row for table in tables for key, row in db.store.scan(table, b"", None)}
+    return {(table, key): row for table in tables for key, row in scan_rows(db.store, table, b"", None)}
 
 
 def judge(backup: Path, target: Path, history: list[Change], *, nodes: int) -> int | None:

@@ -11,11 +11,12 @@ import viewkeeper as vk
 from tests.support.foreign import ForeignTables, recomputed
 from tests.support.oracle import bag_of
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
+from tests.support.simulation.processes import calm_database
 from viewkeeper import failpoints
 from viewkeeper.client.set_aside import Listed
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.errors import NotOffered
+from viewkeeper.errors import BadRow
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.settings import EpochLimits
 
@@ -27,7 +28,8 @@ TEXTS = {
     "pairs": "SELECT t.k, u.k AS o, u.x FROM t JOIN u ON t.g = u.g",
     "alone": "SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.g = t.g)",
 }
-STORES = ("memory:?nodes=3&before_images=off", "memory:?nodes=3&before_images=off&cells=on")
+OPTIONS = "nodes=3&before_images=off"
+STORES = (lambda: vk.connect(f"memory:?{OPTIONS}"), lambda: calm_database(OPTIONS))
 VALUES = (("a", "b"), ("1", "5", "7"))
 TABLE = "CREATE TABLE {} (k STRING PRIMARY KEY, g STRING, x INT)"
 
@@ -36,7 +38,7 @@ TABLE = "CREATE TABLE {} (k STRING PRIMARY KEY, g STRING, x INT)"
 def test_views_over_foreign_tables_equal_their_recomputation(seed: int) -> None:
     """Views are made while cells are written; epochs are cut anywhere, die and are run again by others."""
     draw, compared = random.Random(seed), 0
-    with vk.connect(STORES[seed % 2]) as db:
+    with STORES[seed % 2]() as db:
         foreign = ForeignTables(db)
         tables = {name: foreign.create(TABLE.format(name), name) for name in "tu"}
         waiting = draw.sample(sorted(TEXTS.items()), len(TEXTS))
@@ -83,7 +85,7 @@ def compare(db: vk.Database, foreign: ForeignTables, tables: dict[str, TableSche
 
 
 def test_a_row_with_a_cell_that_does_not_decode_is_no_row_until_the_cell_is_put_right() -> None:
-    with vk.connect(STORES[0]) as db:
+    with STORES[0]() as db:
         foreign = ForeignTables(db)
         table = foreign.create(TABLE.format("t"), "t")
         db.execute(f"CREATE MATERIALIZED VIEW everything AS {TEXTS['everything']}")
@@ -94,7 +96,7 @@ def test_a_row_with_a_cell_that_does_not_decode_is_no_row_until_the_cell_is_put_
         (status,) = db.status().views
         assert status.set_aside == Listed(1, (("b",),), ("the cell of x is no INT",)) and status.state == "degraded"
         for ending in (db.retry_set_aside, db.drop_set_aside):
-            with pytest.raises(NotOffered, match="does not decode"):
+            with pytest.raises(BadRow, match="does not decode"):
                 ending("everything")
         foreign.write(table, "b", 1, 2, "8")
         keep_up(db)
@@ -107,7 +109,7 @@ def test_a_staging_that_is_cut_short_is_taken_up_and_views_are_unreadable_until_
         if name == "stage.ready":
             raise Interrupted
 
-    with vk.connect(STORES[1]) as db:
+    with STORES[1]() as db:
         foreign = ForeignTables(db)
         table = foreign.create(TABLE.format("t"), "t")
         db.execute(f"CREATE MATERIALIZED VIEW everything AS {TEXTS['everything']}")

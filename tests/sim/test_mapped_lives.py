@@ -17,6 +17,7 @@ from tests.support import tiers
 from tests.support.simulation.mapped import (
     Life,
     a_staging_reads_before_what_was_logged_is_visible,
+    an_epoch_finds_its_chunks_once,
     reading_begins_after_the_first_rows_are_staged,
 )
 
@@ -46,7 +47,9 @@ def test_views_equal_their_recomputation_in_lives_of_new_seeds(tmp_path: Path) -
     ("plant", "is_short"),
     [
         (reading_begins_after_the_first_rows_are_staged, True),
-        (a_staging_reads_before_what_was_logged_is_visible, False),
+        # found late
+        pytest.param(a_staging_reads_before_what_was_logged_is_visible, False, marks=pytest.mark.deep),
+        pytest.param(an_epoch_finds_its_chunks_once, False, marks=pytest.mark.deep),
     ],
 )
 def test_lives_find_a_planted_defect(

@@ -17,7 +17,7 @@ from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.model.positions import covers
 
 CASES = ("indexed", "summed", "extremes")
-ROUNDS = tiers.examples(20, deep=100)
+ROUNDS = tiers.examples(8, deep=40)
 POINTS = ("run.fenced", "apply.written", "partition.write.before_commit", "commit.swapped")
 MORE_POINTS = (
     "begin.cut",

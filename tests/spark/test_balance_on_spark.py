@@ -10,11 +10,8 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.spark_session import epoch_session
-from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.work_stats import Counts
 from viewkeeper.operators.program import EpochProgram
-from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.settings import EngineSettings
+from viewkeeper.settings import Engine
 
 if TYPE_CHECKING:
     import pytest
@@ -37,7 +34,8 @@ def test_the_epoch_after_a_skewed_one_has_its_hot_shard_divided(
         db.execute("CREATE TABLE t (a INT, b INT, y INT, PRIMARY KEY (a, b))")
         db.execute("CREATE MATERIALIZED VIEW v AS SELECT a, b, y FROM t")
         starting = LazySession(epoch_session(spark), view_managers=MANAGERS)
-        coordinator = Coordinator(db.store, Jobs(db.store, starting, view_managers=MANAGERS))
+        runner = SparkRunner(db.store, starting, view_managers=MANAGERS, engine=Engine.SPARK)
+        coordinator = Coordinator(db.store, runner)
         for epoch in range(2):
             rows = [{"a": HOT if b % 5 else b % 97, "b": b, "y": b + epoch} for b in range(2_000)]
             db.table("t").put_many(rows)
@@ -45,11 +43,3 @@ def test_the_epoch_after_a_skewed_one_has_its_hot_shard_divided(
             assert sorted(db.view("v").scan(), key=lambda row: row["b"]) == rows
     assert len(divided[0]) == 0
     assert len(divided[-1]) == 1
-
-
-class Jobs(SparkRunner):
-    """Every epoch as a job."""
-
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        self.settings = EngineSettings(small_work_max=0, meanwhile_work=0)
-        return super().run(plan, epoch)

@@ -13,10 +13,10 @@ import pytest
 
 import viewkeeper as vk
 from tests.support import troubled
-from tests.support.planting import chain_of, change_record, view_keys
+from tests.support.planting import chain_of, change_record, change_stored, view_keys
 from tests.support.running import HereRunner
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.model.keys import encode_key
+from viewkeeper.model.keys import encode_key, partition_of
 from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
@@ -94,10 +94,9 @@ def test_a_store_in_memory_is_judged_too(spark: SparkSession, log: str) -> None:
         report = shop.check(spark=spark)
         assert report.ok and report.records > 300
         us, eu = (encode_key(shop.view("revenue").definition.node.key, (region,)) for region in ("us", "eu"))
-        partition, table = shop.store.partition_of(us), shop.view("revenue").definition.node.table
-        found = shop.store._contents.partitions[partition]
-        chain = shop.store._contents.partitions[shop.store.partition_of(eu)].pairs(table).get(eu)
-        found.state = ({**found.state[0], table: found.pairs(table).changed({us: chain})}, found.state[1])
+        partition, table = partition_of(us, shop.store.partitions), shop.view("revenue").definition.node.table
+        chain = shop.store.partition(partition_of(eu, shop.store.partitions)).get(table, eu)
+        change_stored(shop, table, partition, us, chain)
         (finding,) = shop.check(spark=spark).findings
 
         assert (finding.view, finding.key, finding.kind) == ("revenue", ("us",), "wrong")

@@ -97,15 +97,16 @@ def test_run_keeps_views_fresh_until_sigterm_and_leaves_the_store_free(database:
 
 @pytest.mark.deep
 def test_a_standby_takes_over_from_a_pipeline_that_is_killed(database: Database) -> None:
-    with running("run", database.url, "--json") as first, running("run", database.url, "--standby") as second:
-        first.stdout.readline()
-        assert next(line for line in second.stdout if line.startswith("standing by: process "))
-        first.kill()
-        token = database.table("orders").put("o2", {"region": "eu", "amount": 12})
-        database.wait_for(token, SECONDS_MAX)
-        assert database.status().pipeline_pid == second.pid
-        second.send_signal(signal.SIGTERM)
-        out, err = second.communicate(timeout=SECONDS_MAX)
+    with running("run", database.url, "--json") as first:
+        assert first.stdout.readline(), "the owner is to be the one that began first"
+        with running("run", database.url, "--standby") as second:
+            assert next(line for line in second.stdout if line.startswith("standing by: process "))
+            first.kill()
+            token = database.table("orders").put("o2", {"region": "eu", "amount": 12})
+            database.wait_for(token, SECONDS_MAX)
+            assert database.status().pipeline_pid == second.pid
+            second.send_signal(signal.SIGTERM)
+            out, err = second.communicate(timeout=SECONDS_MAX)
 
     assert (second.returncode, out.splitlines()[-1]) == (0, "stopped at epoch 2"), err
     assert database.view("revenue").get("eu") == {"region": "eu", "total": 42}

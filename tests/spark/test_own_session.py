@@ -17,14 +17,14 @@ import json, pathlib, stat, sys
 import viewkeeper as vk
 from viewkeeper.settings import EngineSettings
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.lazy_session import StartingSession
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.coordinator.coordinator import Coordinator
 
 db = vk.connect(f"embedded:{sys.argv[1]}?sync=off")
 db.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
 db.execute("CREATE MATERIALIZED VIEW n AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
 db.table("t").put_many([{"k": number, "v": number % 7} for number in range(1000)])
-session = StartingSession(None, view_managers=2)
+session = LazySession(None, view_managers=2)
 runner = SparkRunner(db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0, meanwhile_work=0))
 coordinator = Coordinator(db.store, runner)
 coordinator.catch_up()

@@ -12,8 +12,8 @@ from tests.support import tiers
 from tests.support.live_views import LIMITS, LiveViews
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.lazy_session import LazySession
+from viewkeeper.engine.loop import EpochLoop
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_views_come_and_go_on_spark_and_the_others_do_not_pause(tmp_path: Path, 
         session = LazySession(spark, view_managers=2)
         runner = SparkRunner(db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0))
         coordinator = Coordinator(db.store, runner, limits=LIMITS)
-        running = StreamingLoop(session, coordinator, db.store)
+        running = EpochLoop(coordinator, db.store)
         try:
             with LiveViews(db, tmp_path, f"spark {tiers.seed()}", running.raise_failure) as live:
                 shared = live.come_and_go(creates=50, optimizes=10)

@@ -13,7 +13,7 @@ import pytest
 from tests.support.source_tree import ROOT
 
 SCRIPT = """
-import json, os, stat, sys
+import json, os, stat, sys, time
 from pathlib import Path
 import viewkeeper as vk
 from viewkeeper.cli import demo
@@ -38,8 +38,11 @@ CheckFiles.write = write_and_look
 demo.demo(None)
 demo.demo(kept)
 db = vk.connect(f"embedded:{kept}")
-with db.pipeline() as pipeline:
+with db.pipeline(engine="spark") as pipeline:
     pipeline.start()
+    while not list(temporary.glob("viewkeeper-checkpoint-*")):
+        pipeline.raise_failure()
+        time.sleep(0.01)
     look()
 loose = [str(path) for path in (kept, *kept.rglob("*")) if stat.S_IMODE(path.lstat().st_mode) & 0o077]
 print("TOLD" + json.dumps({"modes": modes, "loose": loose}), flush=True)

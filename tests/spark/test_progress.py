@@ -29,7 +29,7 @@ def test_the_tasks_of_a_job_are_counted_while_it_runs(spark: SparkSession, tmp_p
         if done == 1:
             may_end.touch()
 
-    with job_watched(spark, tell, look_seconds=0.01):
+    with job_watched(spark, "a name", tell, look_seconds=0.01):
         spark.range(0, 2, 1, 2).mapInArrow(wait, "id long").collect()
 
     assert (1, 2) in told

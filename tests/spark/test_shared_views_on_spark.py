@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("seed", range(0, examples(8, deep=50), 10))
+@pytest.mark.parametrize("seed", range(0, examples(8, deep=20), 10))
 def test_optimized_views_hold_what_is_computed_anew(seed: int, tmp_path: Path, spark: SparkSession) -> None:
     session = LazySession(epoch_session(spark), view_managers=2)
 

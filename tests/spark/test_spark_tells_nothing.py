@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.spark_session import default_session
-from viewkeeper.engine.lazy_session import StartingSession
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.settings import EngineSettings
 
 folder, value, number, key, literal, check = sys.argv[1:]
@@ -42,7 +42,7 @@ db.execute(
 db.execute("CREATE MATERIALIZED VIEW failing AS SELECT k, CAST(canarycolumn AS INT) AS x FROM canarytable")
 db.table("canarytable").put_many([{"k": f"{key}-{i}", "canarycolumn": value, "n": int(number)} for i in range(50)])
 settings = EngineSettings(small_work_max=0, meanwhile_work=0)
-runner = SparkRunner(db.store, StartingSession(session, view_managers=2), view_managers=2, settings=settings)
+runner = SparkRunner(db.store, LazySession(session, view_managers=2), view_managers=2, settings=settings)
 Coordinator(db.store, runner).catch_up()
 assert db.view("canaryview").get(value)["s"] == 50 * int(number)
 assert db.status().views[1].set_aside.count == 50

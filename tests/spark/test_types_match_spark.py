@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 from tests.support.confirmed import confirm, of_expressions
+from tests.support.groupings import groups_of
 from tests.support.spark_match import entries, listed, wrong_failures, wrong_types, wrong_values
 from tests.support.type_cases import TYPE_EXPRESSIONS, TYPES
 from viewkeeper.algebra.relations import Scan
@@ -85,15 +85,11 @@ def _aggregation(text: str, delta: pa.Table) -> list[tuple[object, object]]:
     lowered = lower_view(query)
     node, shown = lowered.root, lowered.shown
     (edge,) = node.edges
-    connection = duckdb.default_connection()
     renamed = {"ord": pa.array(range(len(delta)), pa.int64()), "sign": pa.array([1] * len(delta), pa.int32())}
     renamed |= {f"c{position}": delta.column(position) for position in edge.columns}
-    connection.register("delta", pa.table(renamed))
-    states = connection.sql(f"WITH rows AS ({edge.rows}) {node.contribute}").to_arrow_table()
-    connection.register("states", states)
-    finished = connection.sql(node.finish).to_arrow_table()
+    groups = groups_of(node, pa.table(renamed))
     place = shown[0].index
     width = len(node.state)
-    values = finished[f"v{place - width}"] if place >= width else states[f"s{place}"]
-    keys = states["k0"] if node.key else pa.nulls(len(states))
+    values = groups[f"v{place - width}" if place >= width else f"s{place}"]
+    keys = groups["k0"] if node.key else pa.nulls(len(groups))
     return list(zip(keys.to_pylist(), values.to_pylist(), strict=True))

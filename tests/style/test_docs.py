@@ -15,6 +15,7 @@ from tests.support.pages import (
     documents,
     headings,
     missing_files,
+    missing_imports,
     missing_members,
     missing_names,
     missing_paths,
@@ -105,6 +106,12 @@ def test_what_pages_docstrings_and_comments_name_exists() -> None:
 
     dead = [f"{path}: {', '.join(names)}" for path, names in missing.items() if names]
     assert dead == [], "\n".join(["name what is there now", *dead])
+
+
+def test_what_scripts_in_texts_import_exists() -> None:
+    missing = {_relative(path): missing_imports(path.read_text(encoding="utf-8")) for path in documents()}
+
+    assert {path: names for path, names in missing.items() if names} == {}
 
 
 def test_the_glossary_defines_at_most_45_words_each_once() -> None:
@@ -210,6 +217,15 @@ def test_a_missing_name_is_found() -> None:
         "viewkeeper.errors.NoSuchError",
         "viewkeeper.errors.ViewKeeperError.no",
     ]
+
+
+def test_a_missing_import_is_found() -> None:
+    # built from parts, so that the test above does not find them
+    lines = [
+        "from viewkeeper" + line for line in (".errors import NoSuchError, ViewKeeperError as Error", " import connect")
+    ]
+
+    assert missing_imports("\n".join(lines)) == ["viewkeeper.errors.NoSuchError"]
 
 
 def test_a_missing_member_is_found() -> None:

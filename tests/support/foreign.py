@@ -1,7 +1,8 @@
-"""Foreign tables over a store in memory: clients who know nothing of views write cells, and the log tells of them.
+"""Foreign tables over base tables in memory: clients who know nothing of views write cells, and the log tells of them.
 
-In: an open memory store without before-images. Out: tables whose log has cells. Always: the cells of a row come over several
-streams, so their order is lost; stamps are the clients' own and often tie. What rows there are is computed here, plainly.
+In: an open store without before-images, whose base tables are in memory. Out: tables whose log has cells. Always: the
+cells of a row come over several streams, so their order is lost; stamps are the clients' own and often tie. What rows
+there are is computed here, plainly.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ import pyarrow as pa
 
 import viewkeeper as vk
 from tests.support.oracle import bag_of
-from viewkeeper.model.foreign_rows import HIDE, PUT
+from viewkeeper.model.foreign_rows import CELLS_SCHEMA, HIDE, PUT
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.positions import Position, Positions, Stream
 from viewkeeper.model.schema import Cell, Foreign, TableId, TableSchema
 from viewkeeper.model.stored_rows import RowWrites
-from viewkeeper.ports.log import CELLS_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)

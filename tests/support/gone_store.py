@@ -17,7 +17,7 @@ from viewkeeper.client.database import Database
 from viewkeeper.stores.open import open_store
 
 QUERY = "SELECT x, COUNT(*) AS n, SUM(y) AS s FROM t GROUP BY x"
-VIEWS = ("admit", "write_versions", "sync_views")  # what only an epoch calls
+VIEWS = ("admit", "write_versions", "sync")  # what only an epoch calls
 
 
 class GoneStore:

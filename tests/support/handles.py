@@ -11,7 +11,7 @@ import sys
 
 def close_environments() -> None:
     """Close every environment of this process; if nothing was opened, nothing is imported either."""
-    module = sys.modules.get("viewkeeper.stores.embedded.directory")
+    module = sys.modules.get("viewkeeper.stores.local.directory")
     for directory in list(module._ALL) if module is not None else ():
         with directory._lock:
             while directory._handles:

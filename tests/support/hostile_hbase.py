@@ -21,7 +21,7 @@ from unittest import mock
 from tests.support.small_hbase import START_MS, Mutation, SmallHBase
 from tests.support.wal_files import Server
 from viewkeeper.errors import StoreError, StoreUnavailable
-from viewkeeper.stores.hbase import client, meta, pins, records, store_tables, table_requests, thrift_cells
+from viewkeeper.stores.hbase import client, meta, records, snapshot_reads, store_tables, table_requests, thrift_cells
 from viewkeeper.stores.hbase.client import Connections
 
 REQUEST_SECONDS = 0.4
@@ -32,7 +32,7 @@ _JUMP_SECONDS = 15.0
 _DOWN_SECONDS = 8.0
 _SKEW_MS = 12_000  # of servers' clocks; HBase refuses servers beyond 30 s
 _FIRST_ROWS, _PUT_ROWS = 4, 3  # of a page, of a request: so that there are several
-_TIMED = (meta, client, meta, pins, records, store_tables)  # modules that look at the time
+_TIMED = (meta, client, snapshot_reads, records, store_tables)  # modules that look at the time
 _READS = ("get", "getMultiple", "getScannerResults")
 _MUTATIONS = ("put", "putMultiple", "deleteSingle", "deleteMultiple", "mutateRow")
 _LOOKS = ("tableExists", "isTableAvailable", "isTableEnabled", "getTableDescriptor", "listNamespaces")

@@ -14,6 +14,7 @@ from viewkeeper.model.rowcodec import decode_row, encode_row
 from viewkeeper.model.schema import Column
 from viewkeeper.model.stored_rows import Expected, Image, RowWrites
 from viewkeeper.model.types import BINARY
+from viewkeeper.ports.base_rows import HeldRows
 
 KEY, VALUE = (Column("id", BINARY, nullable=False),), (Column("v", BINARY),)
 
@@ -41,10 +42,23 @@ class MappedRows:
     def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
         return [_raw(row) for row in self._store.get_many(table, [_key(key) for key in keys])]
 
-    def scan(self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple]:
+    def hold_rows(self) -> MappedHeldRows:
+        return MappedHeldRows(self._store.hold_rows())
+
+
+class MappedHeldRows:
+    """Rows that are held, under raw keys."""
+
+    def __init__(self, held: HeldRows) -> None:
+        self._held = held
+
+    def scan_all(self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple]:
         bounds = _key(start) if start else start, None if stop is None else _key(stop)
-        for key, row in self._store.scan(table, *bounds, reverse=reverse):
+        for key, row in self._held.scan_all(table, *bounds, reverse=reverse):
             yield decode_key(KEY, key)[0], _raw(row)
+
+    def close(self) -> None:
+        self._held.close()
 
 
 def _writes(writes: RowWrites) -> RowWrites:

@@ -21,6 +21,7 @@ _COMMENT = re.compile(r"(?:^|\s)#:? (.*)$", flags=re.MULTILINE)
 _PATH = re.compile(r"(?<![\w/.*:-])((?:src|tests|docs|benchmarks|scripts)/(?!decisions/N+-)[\w./-]*\w)(?![\w*<{…])")
 _ROOM = re.compile(r"`((?:\w+/)+\w+)/?`")
 _DOTTED = re.compile(r"(?<![\w/.:-])viewkeeper((?:\.\w+)+)")
+_IMPORT = re.compile(r"^ *from viewkeeper((?:\.\w+)*) import (\([^)]*\)|[^(\n]*)", flags=re.MULTILINE)
 _MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)(?![\w*…])")
 _TARGET = re.compile(r"`(?:[A-Z_]+=\S+ )*make ([a-z][a-z-]*)")
 _TEST = re.compile(r"(tests/[\w/.-]+\.py)(?:::((?:\w+::)?\w+))?")
@@ -66,6 +67,16 @@ def missing_paths(text: str) -> list[str]:
 def missing_names(text: str) -> list[str]:
     """Dotted names below `viewkeeper` that lead to no module and to nothing that a module defines."""
     return [f"viewkeeper{name}" for name in _DOTTED.findall(text) if not _is_defined(name.split(".")[1:])]
+
+
+def missing_imports(text: str) -> list[str]:
+    """What imports from `viewkeeper` that is not there, in scripts within strings too, which no type checker reads."""
+    return [
+        f"viewkeeper{module}.{name}"
+        for module, names in _IMPORT.findall(text)
+        for name in re.findall(r"\w+", re.sub(r"#.*| as \w+", "", names))
+        if not _is_defined([*module.split(".")[1:], name])
+    ]
 
 
 def missing_members(text: str) -> list[str]:
@@ -159,7 +170,8 @@ def _names_of(node: ast.stmt) -> set[str]:
             return {alias.asname or alias.name for alias in names}
     parts = list(ast.walk(node))
     strings = {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
-    return {part.id for part in parts if isinstance(part, ast.Name)} | strings
+    imported = {part.asname or part.name for part in parts if isinstance(part, ast.alias)}
+    return {part.id for part in parts if isinstance(part, ast.Name)} | imported | strings
 
 
 @cache

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import viewkeeper as vk
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.client.explaining import read_statistics
 from viewkeeper.model.schema import TableId
-from viewkeeper.plan.define import define_view, lower, placed_nodes, relation_of
+from viewkeeper.plan.define import define_view, lower, relation_of
 from viewkeeper.plan.explain.line_text import line_text
 from viewkeeper.plan.explain.plan_lines import Explained, Lines, lines_of
 from viewkeeper.plan.nodes import Node
+from viewkeeper.plan.replacements import optimize_views
+from viewkeeper.plan.share_nodes import placed_nodes
+
+
+def share_all(db: vk.Database, *without: str) -> None:
+    """OPTIMIZE VIEWS without the cost model: all views share that can."""
+    record, catalog = db.store.read_epoch_record(), db.catalog()
+    known = read_statistics(db.store, catalog, catalog.views)
+    sizes = {**known.rows, **known.records}
+    db.change_catalog(
+        lambda now: optimize_views(now, record.committed, without=without, filled=record.filled, sizes=sizes)
+    )
 
 
 def nodes_of(catalog: Catalog, name: str) -> list[Node]:

@@ -8,39 +8,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewkeeper.model.keys import after_prefix, decode_key, encode_key
-from viewkeeper.stores.embedded import tree
+from viewkeeper.model.keys import after_prefix, decode_key, encode_key, partition_of
+from viewkeeper.stores.kv.kernel import table_prefix
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
-    from viewkeeper.stores.embedded.partition import Partition
+    from viewkeeper.stores.local.partition import Partition
 
 
 def _stored(database: Database, view: str, key: tuple) -> tuple[Partition, bytes]:
     """The partition of a record, and the key under which it is stored there."""
     node = database.view(view).definition.node
     encoded = encode_key(node.key, key)
-    partition = database.store.partition(database.store.partition_of(encode_key(node.key[:1], key[:1])))
-    return partition, tree.table_prefix(node.table) + encoded
+    partition = database.store.partition(partition_of(encode_key(node.key[:1], key[:1]), database.store.partitions))
+    return partition, table_prefix(node.table) + encoded
 
 
 def _stored_in_delta(database: Database, table: str, key: tuple) -> tuple[Partition, bytes]:
     schema = database.table(table).schema
     encoded = encode_key(schema.key_columns, key)
-    partition = database.store.partition(database.store.partition_of(encode_key(schema.key_columns[:1], key[:1])))
-    return partition, tree.table_prefix(schema.delta) + encoded
+    partition = database.store.partition(
+        partition_of(encode_key(schema.key_columns[:1], key[:1]), database.store.partitions)
+    )
+    return partition, table_prefix(schema.delta) + encoded
 
 
 def row_of_delta(database: Database, table: str, key: tuple) -> bytes:
     partition, stored = _stored_in_delta(database, table, key)
-    with partition.environment.read("records") as transaction:
-        return tree.get(transaction, stored)
+    with partition.kernel.read("records") as records:
+        return records.get(stored)
 
 
 def change_row_of_delta(database: Database, table: str, key: tuple, chain: bytes | None) -> None:
     partition, stored = _stored_in_delta(database, table, key)
-    with partition.environment.write("records") as transaction:
-        tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
+    with partition.kernel.write("records") as records:
+        records.delete_many([stored]) if chain is None else records.put(stored, chain)
 
 
 def view_keys(database: Database, view: str) -> list[tuple]:
@@ -51,27 +53,27 @@ def view_keys(database: Database, view: str) -> list[tuple]:
 
 def chain_of(database: Database, view: str, key: tuple) -> bytes:
     partition, stored = _stored(database, view, key)
-    with partition.environment.read("records") as transaction:
-        return tree.get(transaction, stored)
+    with partition.kernel.read("records") as records:
+        return records.get(stored)
 
 
 def change_record(database: Database, view: str, key: tuple, chain: bytes | None) -> None:
     partition, stored = _stored(database, view, key)
-    with partition.environment.write("records") as transaction:
-        tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
+    with partition.kernel.write("records") as records:
+        records.delete_many([stored]) if chain is None else records.put(stored, chain)
 
 
 def stored_records(database: Database, table: int) -> list[tuple[int, bytes, bytes]]:
     """(partition, key, chain) of every record of any table of a node."""
-    prefix, found = tree.table_prefix(table), []
+    prefix, found = table_prefix(table), []
     for number in range(database.store.partitions):
-        with database.store.partition(number).environment.read("records") as transaction:
-            pairs = tree.scan(transaction, prefix, after_prefix(prefix))
-            found += [(number, key[len(prefix) :], chain) for key, chain in pairs]
+        with database.store.partition(number).kernel.read("records") as records:
+            for pairs in records.lists(prefix, after_prefix(prefix)):
+                found += [(number, key[len(prefix) :], chain) for key, chain in pairs]
     return found
 
 
 def change_stored(database: Database, table: int, partition: int, key: bytes, chain: bytes | None) -> None:
-    stored = tree.table_prefix(table) + key
-    with database.store.partition(partition).environment.write("records") as transaction:
-        tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
+    stored = table_prefix(table) + key
+    with database.store.partition(partition).kernel.write("records") as records:
+        records.delete_many([stored]) if chain is None else records.put(stored, chain)

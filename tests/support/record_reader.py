@@ -33,33 +33,19 @@ class Damaged(Exception):
 
 def raw_records(database: Database, table: int) -> list[Stored]:
     """Every record of a table, partition by partition."""
-    found = []
+    prefix, found = table.to_bytes(4, "big"), []
     for number in range(database.store.partitions):
-        partition = database.store.partition(number)
-        if hasattr(partition, "environment"):
-            from viewkeeper.stores.embedded import tree
-
-            prefix = table.to_bytes(4, "big")
-            with partition.environment.read("records") as transaction:
-                pairs = list(tree.scan(transaction, prefix, (table + 1).to_bytes(4, "big")))
-            found += [(number, key[4:], value) for key, value in pairs]
-        else:
-            found += [(number, key, value) for key, value in partition.pairs(table).walk(b"", None)]
+        with database.store.partition(number).kernel.read("records") as records:
+            for pairs in records.lists(prefix, (table + 1).to_bytes(4, "big")):
+                found += [(number, key[4:], value) for key, value in pairs]
     return found
 
 
 def put_raw(database: Database, table: int, partition: int, key: bytes, value: bytes | None) -> None:
     """Change one record behind the system's back; None removes it."""
-    place = database.store.partition(partition)
-    if hasattr(place, "environment"):
-        from viewkeeper.stores.embedded import tree
-
-        stored = table.to_bytes(4, "big") + key
-        with place.environment.write("records") as transaction:
-            tree.delete(transaction, stored) if value is None else tree.put(transaction, stored, value)
-    else:
-        records, index = place.state
-        place.state = (records | {table: place.pairs(table).changed({key: value})}, index)
+    stored = table.to_bytes(4, "big") + key
+    with database.store.partition(partition).kernel.write("records") as records:
+        records.delete_many([stored]) if value is None else records.put(stored, value)
 
 
 def problems(database: Database) -> dict[str, list[str]]:

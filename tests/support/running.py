@@ -26,7 +26,7 @@ from viewkeeper.settings import EpochLimits, WorkSettings
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
-    from viewkeeper.stores.embedded.store import EmbeddedStore
+    from viewkeeper.stores.local.embedded_store import EmbeddedStore
 
 Run = Callable[[PhysicalPlan, Inflight], object]
 
@@ -139,7 +139,7 @@ def begin_epoch(store: EmbeddedStore, *, owner: str = "test", changes_max: int =
     assert store.swap_epoch_record(record.version - 1, record)
     plan = physical_plan(Catalog.from_json(store.read_catalog()))
     stop = store.cut(record.positions, changes_max=changes_max, bytes_max=1 << 40)
-    store.keep_plan(plan.digest, plan.to_json())
+    store.keep_json("plan", plan.digest, plan.to_json())
     begun = epochs.begin(record, owner, stop, plan.digest, plan_chunks(store, plan, record, EpochLimits()))
     assert store.swap_epoch_record(record.version, begun)
     store.admit(begun.inflight)
@@ -156,4 +156,4 @@ def commit_epoch(store: EmbeddedStore, epoch: Inflight, *, owner: str = "test") 
 
 
 def plan_of(store: EmbeddedStore, epoch: Inflight) -> PhysicalPlan:
-    return PhysicalPlan.from_json(store.read_plan(epoch.plan))
+    return PhysicalPlan.from_json(store.read_json("plan", epoch.plan))

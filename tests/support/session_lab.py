@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -82,9 +81,8 @@ class Laboratory:
             pipeline.run_available()
 
     def pipeline(self, spark: object, events: Callable[[Event], None] | None = None) -> Pipeline:
-        pipeline = self.db.pipeline(spark=spark, events=events)
-        pipeline._runner.settings = EngineSettings(small_work_max=0, meanwhile_work=0)
-        return pipeline
+        settings = EngineSettings(small_work_max=0, meanwhile_work=0)
+        return self.db.pipeline(spark=spark, events=events, settings=settings)
 
     def attempt(self, name: str, *works: Callable[[], object]) -> None:
         """What each raises."""
@@ -124,12 +122,9 @@ class Laboratory:
         )
 
     def run_in_the_background(self, session: SparkSession) -> None:
-        with self.db.pipeline(spark=session) as pipeline:
+        with self.db.pipeline(spark=session, engine="spark") as pipeline:
             pipeline.start()
             pipeline.wait_for(self.write(), timeout=SECONDS_MAX)
-            while pipeline._loop._query is None:  # small epochs need no Spark, the query does
-                pipeline.raise_failure()
-                time.sleep(0.01)
 
     def good(self) -> None:
         session = self.session(**ODD)
@@ -152,11 +147,9 @@ class Laboratory:
         session = self.session()
 
         def stop_beside() -> None:
-            with self.db.pipeline(spark=session) as pipeline:
+            with self.db.pipeline(spark=session, engine="spark") as pipeline:
                 pipeline.start()
-                while pipeline._loop._query is None:
-                    pipeline.raise_failure()
-                    time.sleep(0.01)
+                pipeline.wait_for(self.write(), timeout=SECONDS_MAX)
                 session.stop()
                 while True:
                     pipeline.raise_failure()

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 
 from viewkeeper.algebra.expressions import Expression, columns_of
 from viewkeeper.algebra.relations import Relation, Scan, expressions_of
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import TIMESTAMP, parse_type
+from viewkeeper.operators.delta_rows import run_edge
 from viewkeeper.plan.lower import lower_view
 from viewkeeper.sql.bind_query import bind_query
 from viewkeeper.sql.query_parser import ViewSpark, parse_query
@@ -109,9 +109,7 @@ class Sample:
         place = {"key": "k", "row": "v"}[shown[0].part] + str(shown[0].index)
         renamed = {"ord": pa.array(range(len(delta)), pa.int64()), "sign": pa.array([1] * len(delta), pa.int32())}
         renamed |= {f"c{position}": delta.column(position) for position in edge.columns}
-        connection = duckdb.default_connection()
-        connection.register("delta", pa.table(renamed))
-        rows = connection.sql(edge.rows).to_arrow_table().to_pylist()
+        rows = run_edge(edge, pa.table(renamed)).to_pylist()
         return {row["k0"]: row[place] for row in rows if not row.get("fails")}
 
 

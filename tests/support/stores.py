@@ -30,12 +30,17 @@ def make_database(
     """A store in `folder`, or called so, with one table and the wanted views of `oracle.CASES`; all of them by default."""
     options = f"nodes={nodes}&before_images={'on' if before_images else 'off'}"
     db = vk.connect(f"{scheme}:{folder}?{options}{'&sync=off' if scheme == 'embedded' else ''}")
+    make_views(db, shape=shape, cases=cases)
+    return db
+
+
+def make_views(db: Database, *, shape: Shape = TEXT, cases: tuple[str, ...] | None = None) -> None:
+    """The table, and the views."""
     db.execute(f"CREATE TABLE {NAME} {shape.ddl}")
     key = ", ".join(name for name, _ in shape.columns)
     for case in CASES:
         if cases is None or case.name in cases:
             db.execute(case.definition.format(v=case.name, t=NAME, k=key))
-    return db
 
 
 def drop_views(db: Database) -> None:

@@ -30,6 +30,8 @@ from viewkeeper.algebra.relations import Relation, Scan, tables_of
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.types import INT
 from viewkeeper.plan.explain.plan_lines import Explained, Lines, lines_of
+from viewkeeper.plan.lower import lower_view
+from viewkeeper.plan.share_nodes import with_tables
 
 orders, customers, items, payments, archive = map(Scan, (ORDERS, CUSTOMERS, ITEMS, PAYMENTS, ARCHIVE))
 
@@ -68,9 +70,19 @@ def plan_of(*names: str, before_images: bool = True) -> Lines:
 
 
 def lines_for(views: dict[str, Relation], *, before_images: bool = True) -> Lines:
-    asked = [Explained(TableId(100 + number), name, view) for number, (name, view) in enumerate(views.items())]
+    asked = [explained(TableId(1_000 * (number + 1)), name, view) for number, (name, view) in enumerate(views.items())]
     tables = {table.id: table for view in views.values() for table in tables_of(view)}
     return lines_of(asked, {}.__getitem__, tables | by_id(before_images=before_images))
+
+
+def explained(number: TableId, name: str, view: Relation) -> Explained:
+    """A view with nodes of its own, whose tables follow its number."""
+    lowered = lower_view(view)
+    placed = {table: TableId(number - table) for node in lowered.nodes for table in node.tables}
+    nodes = dict(zip(lowered.texts, with_tables(lowered.nodes, placed), strict=True))
+    stored = {part: [nodes[text].table for text in texts] for part, texts in lowered.relations.items()}
+    by_table = {node.table: node for node in nodes.values()}
+    return Explained(number, name, view, placed[lowered.root.table], stored, by_table, lowered.shown)
 
 
 def by_id(*, before_images: bool = True) -> dict[TableId, TableSchema]:

@@ -70,7 +70,7 @@ NAMES: dict[str, str] = {
     "side_rows": "arrangement",
     "sincelast": "incremental_check",
     "start_views_anew": "reset_views",
-    "storenode": "log_shard",
+    "storenode": "node",
     "together": "group_atomically",
     "uncover": "resurface",
     "usertables": "mapping",

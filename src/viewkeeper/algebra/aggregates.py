@@ -1,9 +1,8 @@
 """Aggregate functions: one table with all that is known of each.
 
-In: the name of a function. Out: what sqlglot calls it, its result type, when it fails, what it needs to have kept of
-its arguments, its value as DuckDB SQL over that, and how Spark is asked for the same value. Always: a value is a
-function of the multiset of rows: it comes from exact sums, counts and ends, and is rounded once. A new function is a
-row of this table; only a new kind of sum is work elsewhere.
+In: the name of a function. Out: its sqlglot nodes, its result type, when it fails, its value as DuckDB SQL over what is
+kept of its arguments, and how Spark is asked for the same value. Always: a value is a function of the multiset of rows: it
+comes from exact sums, counts and ends, and is rounded once. A new function is a row of this table.
 """
 
 from __future__ import annotations
@@ -103,10 +102,7 @@ def sum_parts(name: str, type_: SqlType) -> list[tuple[str, str]]:
 
 
 def square_parts(name: str, type_: SqlType) -> list[tuple[str, str]]:
-    """The sum of the squares of a column, as a number in base 10^13 from its highest place on.
-
-    With x = Σ aᵢ · 10^13ⁱ the place k of x² is Σ aᵢ · aⱼ over i + j = k.
-    """
+    """The sum of the squares of a column in base 10^13, highest place first: place k of (Σ aᵢ · 10^13ⁱ)² is Σ aᵢ · aₖ₋ᵢ."""
     whole = decimals.unscaled(name, type_) if type_.kind == "DECIMAL" else name
     base = decimals.power_of_ten(SQUARE_DIGITS) if type_.kind == "DECIMAL" else f"{10**SQUARE_DIGITS}"
     limbs = [f"CAST({whole} AS HUGEINT)"]
@@ -144,8 +140,8 @@ def _average_type(arg: SqlType) -> SqlType:
     return decimal(min(DIGITS_MAX, arg.precision + 4), min(DIGITS_MAX, arg.scale + 4))
 
 
-def _spread_type(arg: SqlType) -> SqlType:
-    _number("a variance", arg)
+def _spread_type(function: str, arg: SqlType) -> SqlType:
+    _number(function, arg)
     return DOUBLE
 
 
@@ -175,11 +171,8 @@ def _decimal_average(sums: Sequence[str], count: str, arg: SqlType, result: SqlT
     divisor = f"CAST(nullif({count}, 0) AS HUGEINT)"
     shift = result.scale - arg.scale
     if len(sums) == 1:
-        quotient = decimals.quotient(sums[0], divisor, shift=shift, divisor_max=2**63)
-    else:
-        high, low = sums
-        quotient = decimals.average(high, low, divisor, shift=shift)
-    return decimals.scaled(quotient, result)
+        return decimals.scaled(decimals.quotient(sums[0], divisor, shift=shift, divisor_max=2**63), result)
+    return decimals.scaled(decimals.average(sums[0], sums[1], divisor, shift=shift), result)
 
 
 def _variance(freedom: int) -> Value:
@@ -197,11 +190,6 @@ def _variance(freedom: int) -> Value:
     return value
 
 
-def _deviation(freedom: int) -> Value:
-    """The root of the rounded variance."""
-    return lambda kept, arg, result: f"sqrt({_variance(freedom)(kept, arg, result)})"
-
-
 def _variance_error(call: Asked, freedom: int) -> str:
     """Spark keeps a mean and a sum of squares about it, in doubles; the latter is off by less than 4(n + 4) · 2^-52 · Σx²."""
     squares = f"4D * ({call.count} + 4) * {_UNIT} * {call.total('{0} * {0}')}"
@@ -215,13 +203,13 @@ def _deviation_error(call: Asked, freedom: int) -> str:
     return f"LEAST(SQRT({error}), {error} / NULLIF({own}, 0D))"
 
 
-def _spread(node: type[exp.Expression], *, freedom: int, is_root: bool) -> AggregateFunction:
-    """A measure of spread; Spark computes all of them in doubles, of whatever numbers."""
-    error = _deviation_error if is_root else _variance_error
+def _spread(name: str, node: type[exp.Expression], *, freedom: int, is_root: bool) -> AggregateFunction:
+    """A variance or its root; Spark computes both in doubles, whatever the argument's type."""
+    error, variance = _deviation_error if is_root else _variance_error, _variance(freedom)
     return AggregateFunction(
         nodes=(node,),
-        result_type=_spread_type,
-        value=(_deviation if is_root else _variance)(freedom),
+        result_type=lambda arg: _spread_type(name, arg),
+        value=(lambda kept, arg, result: f"sqrt({variance(kept, arg, result)})") if is_root else variance,
         is_rounded=lambda arg: True,
         error=lambda call: error(call, freedom),
     )
@@ -274,12 +262,12 @@ FUNCTIONS: dict[str, AggregateFunction] = {
         value=lambda kept, arg, result: kept.end(is_last=True),
         is_end=True,
     ),
-    "stddev": _spread(exp.Stddev, freedom=1, is_root=True),
-    "stddev_samp": _spread(exp.StddevSamp, freedom=1, is_root=True),
-    "stddev_pop": _spread(exp.StddevPop, freedom=0, is_root=True),
-    "variance": _spread(exp.Variance, freedom=1, is_root=False),
-    "var_samp": _spread(exp.Variance, freedom=1, is_root=False),
-    "var_pop": _spread(exp.VariancePop, freedom=0, is_root=False),
+    "stddev": _spread("STDDEV", exp.Stddev, freedom=1, is_root=True),
+    "stddev_samp": _spread("STDDEV_SAMP", exp.StddevSamp, freedom=1, is_root=True),
+    "stddev_pop": _spread("STDDEV_POP", exp.StddevPop, freedom=0, is_root=True),
+    "variance": _spread("VARIANCE", exp.Variance, freedom=1, is_root=False),
+    "var_samp": _spread("VAR_SAMP", exp.Variance, freedom=1, is_root=False),
+    "var_pop": _spread("VAR_POP", exp.VariancePop, freedom=0, is_root=False),
 }
 # What sqlglot makes of a call → the function's name.
 NODES = {node: name for name, known in FUNCTIONS.items() for node in (*known.nodes, *known.of_booleans)}

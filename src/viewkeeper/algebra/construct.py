@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from viewkeeper.algebra.aggregates import FUNCTIONS
 from viewkeeper.algebra.expressions import Aggregate, Call, Case, Cast, Expression, Literal
@@ -52,7 +53,7 @@ def cast(expression: Expression, type_: SqlType) -> Expression:
 
 def boolean(expression: Expression, where: str) -> Expression:
     if expression.type not in (types.BOOLEAN, VOID):
-        raise TypeMismatch(f"{where} needs BOOLEAN, not {expression.type}", "compare it with something")
+        raise TypeMismatch(f"{where} needs a BOOLEAN, not {expression.type}", "write a condition such as x > 0")
     return coerce(expression, types.BOOLEAN)
 
 
@@ -90,7 +91,10 @@ def arithmetic(operator: str, left: Expression, right: Expression) -> Expression
     nullable = left.nullable or right.nullable
     if type_ is not None:
         args = (coerce(left, type_), coerce(right, type_))
-        return Call(operator, args, type_, nullable, _may_fail(operator, type_, right))
+        raises = type_.is_integer
+        if operator in ("/", "%", "div"):
+            raises = not is_nonzero(right) or (operator == "div" and right.value == -1)  # type: ignore[union-attr]
+        return Call(operator, args, type_, nullable, raises)
     known = next(side.type for side in (left, right) if side.type.kind == "DECIMAL")
     left, right = (coerce(side, known) if side.type == VOID else side for side in (left, right))
     args = (coerce(left, _narrow(left, right)), coerce(right, _narrow(right, left)))
@@ -106,25 +110,18 @@ def is_nonzero(expression: Expression) -> bool:
     return isinstance(expression, Literal) and bool(expression.value)
 
 
-def _may_fail(operator: str, type_: SqlType, divisor: Expression) -> bool:
-    if operator in ("/", "%", "div"):
-        return not is_nonzero(divisor) or (operator == "div" and divisor.value == -1)  # type: ignore[union-attr]
-    return type_.is_integer
-
-
 def negate(arg: Expression) -> Expression:
-    return _unary_number("neg", arg)
+    return _unary_number("neg", "-", arg)
 
 
 def absolute(arg: Expression) -> Expression:
-    return _unary_number("abs", arg)
+    return _unary_number("abs", "abs", arg)
 
 
-def _unary_number(name: str, arg: Expression) -> Expression:
+def _unary_number(name: str, shown: str, arg: Expression) -> Expression:
     if not arg.type.is_numeric:
-        raise TypeMismatch(f"{'-' if name == 'neg' else name} needs a number, not {arg.type}")
+        raise TypeMismatch(f"{shown} needs a number, not {arg.type}")
     if arg.type.precision > _SIGN_DIGITS_MAX:
-        shown = "-" if name == "neg" else name
         hint = f"CAST it to DECIMAL({_SIGN_DIGITS_MAX},s) or smaller"
         raise UnsupportedSql(f"{shown} of {arg.type} is not supported", hint)
     return Call(name, (arg,), arg.type, arg.nullable, raises=arg.type.is_integer)
@@ -171,9 +168,7 @@ def is_in(arg: Expression, entries: Sequence[Expression]) -> Expression:
 
 def shared_type(expressions: Sequence[Expression], where: str) -> SqlType:
     """The type that all are cast to."""
-    type_ = VOID
-    for expression in expressions:
-        type_ = common_type(type_, expression.type, where)
+    type_ = reduce(lambda type_, one: common_type(type_, one.type, where), expressions, VOID)
     if type_ == VOID:
         raise SqlError(f"NULL has no type in {where}", "write CAST(NULL AS type)")
     return type_
@@ -201,8 +196,6 @@ def aggregate(name: str, args: Sequence[Expression], *, distinct: bool = False) 
     if name == "count":
         counted = tuple(coerce(arg, types.INT) if arg.type == VOID else arg for arg in args)
         return Aggregate("count", counted, types.BIGINT, distinct=distinct)
-    if not args:
-        raise SqlError(f"{shown}(*) is not a function", "name the column")
     arg = typed(args[0], shown)
     return Aggregate(name, (arg,), function.result_type(arg.type), distinct=distinct and not function.is_end)
 

@@ -102,11 +102,9 @@ def divide(left: str, left_type: SqlType, right: str, right_type: SqlType, resul
 
 def remainder(left: str, left_type: SqlType, right: str, right_type: SqlType, result: SqlType) -> str:
     """Sign of the dividend, as in Spark."""
-    scale = max(left_type.scale, right_type.scale)
-    sides = []
-    for sql, type_ in ((left, left_type), (right, right_type)):
-        sides.append(f"{unscaled(sql, type_)} * {power_of_ten(scale - type_.scale)}")
-    return scaled(f"({sides[0]}) % ({sides[1]})", result)
+    scale, sides = max(left_type.scale, right_type.scale), ((left, left_type), (right, right_type))
+    whole = (f"({unscaled(sql, type_)} * {power_of_ten(scale - type_.scale)})" for sql, type_ in sides)
+    return scaled(" % ".join(whole), result)
 
 
 def to_double(sql: str, type_: SqlType) -> str:
@@ -128,10 +126,7 @@ _BASE = power_of_ten(BASE_DIGITS)
 
 
 def limbs(value: str, type_: SqlType) -> list[str]:
-    """The high and the low limb of the sum of `value`; NULL or 0 if there is nothing to add.
-
-    A value of up to 28 digits, as nearly all are, is added as it is: DuckDB does that fast.
-    """
+    """The high and the low limb of the sum of `value`, NULL or 0 for no rows; up to 28 digits are added as they are, fast."""
     small = _is_small(value, type_)
     high, low = (f"sum(CASE WHEN NOT ({small}) THEN {limb} END)" for limb in _split(value, type_))
     plain = unscaled(f"sum(CASE WHEN {small} THEN {value} END)", decimal(38, type_.scale))

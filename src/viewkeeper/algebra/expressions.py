@@ -11,14 +11,14 @@ import datetime
 import decimal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from viewkeeper.algebra.aggregates import FUNCTIONS
 from viewkeeper.model.syntax import Value
 from viewkeeper.model.types import SqlType
 
-_INFIX = frozenset(
-    {"+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "like", "||"}
-) | {"&", "|", "^"}
+_INFIX = frozenset("+ - * / % div = <> < <= > >= <=> and or like || & | ^".split())
+_OPERATORS = _INFIX | {"not", "neg", "is null", "in"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,7 @@ class ColumnRef:
     name: str
     type: SqlType
     nullable: bool
-
-    @property
-    def fallible(self) -> bool:
-        return False
+    fallible: ClassVar[bool] = False
 
     @property
     def text(self) -> str:
@@ -43,18 +40,33 @@ class ColumnRef:
 class Literal:
     value: Value
     type: SqlType
+    fallible: ClassVar[bool] = False
 
     @property
     def nullable(self) -> bool:
         return self.value is None
 
     @property
-    def fallible(self) -> bool:
-        return False
-
-    @property
     def text(self) -> str:
-        return _literal_text(self.value, self.type)
+        match self.value:
+            case None:
+                return "null"
+            case bool(value):
+                return "true" if value else "false"
+            case str(value):
+                escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+                return f"'{escaped}'"
+            case bytes(value):
+                return f"x'{value.hex()}'"
+            case datetime.datetime() as value:
+                return f"timestamp '{value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(' ')}'"
+            case datetime.date() as value:
+                return f"date '{value.isoformat()}'"
+            case float(value):
+                return f"{value!r}d"
+            case decimal.Decimal() as value:
+                return f"{value:f}" if self.type.scale else f"{value:f}bd"
+        return f"{self.value}l" if self.type.kind == "BIGINT" else str(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,18 @@ class Call:
 
     @property
     def text(self) -> str:
-        return _call_text(self)
+        match self.name:
+            case name if name in _INFIX and len(self.args) == 2:
+                return f"{_operand(self.args[0])} {name} {_operand(self.args[1])}"
+            case "not":
+                return f"not {_operand(self.args[0])}"
+            case "neg":
+                return f"-{_operand(self.args[0])}"
+            case "is null":
+                return f"{_operand(self.args[0])} is null"
+            case "in":
+                return f"{_operand(self.args[0])} in ({', '.join(arg.text for arg in self.args[1:])})"
+        return f"{self.name}({', '.join(arg.text for arg in self.args)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +145,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function of `aggregates` over the rows of a group for which `filter` is true.
-
-    COUNT(*) has no argument, COUNT(DISTINCT a, b) has several, all others have one.
-    """
+    """A function over the rows of a group for which `filter` is true. COUNT has any number of arguments, all others one."""
 
     function: str
     args: tuple[Expression, ...]
@@ -255,47 +275,8 @@ def implied(predicate: Expression) -> tuple[Expression, ...]:
 
 
 def _operand(expression: Expression) -> str:
-    """A text that can be an operand."""
-    inner = expression
-    while isinstance(inner, Cast) and inner.implicit:
-        inner = inner.arg
-    is_operator = isinstance(inner, Call) and (inner.name in _INFIX or inner.name in ("not", "neg", "is null", "in"))
-    return f"({inner.text})" if is_operator else inner.text
-
-
-def _call_text(call: Call) -> str:
-    match call.name:
-        case name if name in _INFIX and len(call.args) == 2:
-            return f"{_operand(call.args[0])} {name} {_operand(call.args[1])}"
-        case "not":
-            return f"not {_operand(call.args[0])}"
-        case "neg":
-            return f"-{_operand(call.args[0])}"
-        case "is null":
-            return f"{_operand(call.args[0])} is null"
-        case "in":
-            entries = ", ".join(arg.text for arg in call.args[1:])
-            return f"{_operand(call.args[0])} in ({entries})"
-    return f"{call.name}({', '.join(arg.text for arg in call.args)})"
-
-
-def _literal_text(value: Value, type_: SqlType) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
-            return f"'{escaped}'"
-        case bytes():
-            return f"x'{value.hex()}'"
-        case datetime.datetime():
-            return f"timestamp '{value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(' ')}'"
-        case datetime.date():
-            return f"date '{value.isoformat()}'"
-        case float():
-            return f"{value!r}d"
-        case decimal.Decimal():
-            return f"{value:f}" if type_.scale else f"{value:f}bd"
-    return f"{value}l" if type_.kind == "BIGINT" else str(value)
+    """The text as an operand: in brackets where it is an operator's."""
+    while isinstance(expression, Cast) and expression.implicit:
+        expression = expression.arg
+    is_operator = isinstance(expression, Call) and expression.name in _OPERATORS
+    return f"({expression.text})" if is_operator else expression.text

@@ -134,10 +134,9 @@ def text_as(text: str, type_: SqlType) -> tuple[Value, SqlType]:
         case "TIMESTAMP":
             return _timestamp(text), type_
         case "DECIMAL" if _NUMBER.fullmatch(text):
-            number = _exact(text)
-            fits = int(number.as_tuple().exponent) >= -type_.scale and number.adjusted() < type_.precision - type_.scale
-            if fits:
-                return number.quantize(decimal.Decimal(1).scaleb(-type_.scale), context=decimal.Context(prec=38)), type_
+            number, scale = _exact(text), type_.scale
+            if int(number.as_tuple().exponent) >= -scale and number.adjusted() < type_.precision - scale:
+                return number.quantize(decimal.Decimal(1).scaleb(-scale), context=decimal.Context(prec=38)), type_
         case "DOUBLE" if _NUMBER.fullmatch(text):
             return _double(text), type_
     raise UnsupportedSql(f"CAST of the string {text!r} to {type_} is not supported", "write the value as a literal")

@@ -1,4 +1,4 @@
-"""Bound relations: what a query means, as a tree of σ, π, γ, ⋈ and ∪ over tables.
+"""Bound relations: the meaning of a query, as a tree of σ, π, γ, ⋈ and ∪ over tables.
 
 In: nothing; the binder makes them. Out: frozen trees. Always: an expression refers to its input's columns by position
 (`ColumnRef`), and directly above γ to its groups and aggregates (`AggregationRef`); equal trees are equal values.
@@ -92,12 +92,10 @@ WHERE_SIDES: dict[str, tuple[int, ...]] = {"left": (0,), "right": (1,), "full": 
 class Join:
     """⋈ on equal keys: `keys[i]` are expressions over the columns of `sides[i]`, of equal types side by side.
 
-    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above
-    it; without a key it is the product of its sides. `left` keeps every row of the first side, `right` of the second,
-    `full` of both, with NULLs for the columns of the other; `semi` returns the rows of the first side that have a
-    match, `anti` those that have none, with only the first side's columns. `residual`: a further condition on what
-    matches, over the columns of both sides. A NULL in a key matches nothing. `labels` name the sides of a product in
-    messages.
+    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above it;
+    without a key it is a product. `semi` returns the rows of the first side that have a match, `anti` those that have
+    none, with only the first side's columns. `residual`: a further condition for a match, over the columns of both sides.
+    A NULL in a key matches nothing. `labels` name the sides of a product in messages.
     """
 
     kind: str
@@ -194,10 +192,7 @@ class ViewRows:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfGroups:
-    """The rows that a γ groups, in a form that another γ by fewer groups can be computed from: the records of the first.
-
-    `input` is the γ, or a π over it.
-    """
+    """The rows that a γ groups, read from its records by a γ of fewer groups. `input` is the first γ, or a π over it."""
 
     input: Aggregation | Project
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 from viewkeeper.algebra import construct
 from viewkeeper.algebra.expressions import (
@@ -32,6 +33,7 @@ from viewkeeper.algebra.relations import (
     Union,
     expressions_of,
     inputs_of,
+    starts_of,
 )
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.model.memo import once_for_each
@@ -56,10 +58,7 @@ def aggregation_below(relation: Relation) -> Aggregation | None:
 
 
 def over_columns(expression: Expression, below: Relation, values: Sequence[Expression] = ()) -> Expression:
-    """The expression over the columns of what is below, where it refers to groups and aggregates.
-
-    One of `values` is a column after those of γ.
-    """
+    """The expression with columns of `below` in place of groups and aggregates; `values` are columns after those of γ."""
     if (aggregation := aggregation_below(below)) is None:
         return expression
     columns, groups = column_refs(aggregation), len(aggregation.grouping.groups)
@@ -84,10 +83,7 @@ def conjunction(parts: Sequence[Expression]) -> Expression | None:
         raise UnsupportedSql(
             f"more than {CONDITIONS_MAX} conditions are joined by AND", "split them over several views"
         )
-    whole: Expression | None = None
-    for part in parts:
-        whole = part if whole is None else construct.logical("and", whole, part)
-    return whole
+    return reduce(partial(construct.logical, "and"), parts) if parts else None
 
 
 def is_true(expression: Expression) -> bool:
@@ -117,8 +113,9 @@ def column_refs(relation: Relation) -> tuple[ColumnRef, ...]:
 
 def project(relation: Relation, outputs: Sequence[Output]) -> Relation:
     """π; one that only moves columns is merged with the π below it."""
-    if isinstance(relation, Project) and (_only_moves(relation.outputs) or _keeps_all(relation, outputs)):
-        below = [output.expression for output in relation.outputs]
+    below = [output.expression for output in relation.outputs] if isinstance(relation, Project) else []
+    moves_only = all(isinstance(one, ColumnRef) for one in below)
+    if isinstance(relation, Project) and (moves_only or _keeps_all(relation, outputs)):
 
         def refer(node: Expression) -> Expression | None:
             found = below[node.position] if isinstance(node, ColumnRef) else None
@@ -130,22 +127,15 @@ def project(relation: Relation, outputs: Sequence[Output]) -> Relation:
     return Project(relation, tuple(outputs))
 
 
-def _only_moves(outputs: Sequence[Output]) -> bool:
-    return all(isinstance(output.expression, ColumnRef) for output in outputs)
-
-
 def _keeps_all(relation: Project, outputs: Sequence[Output]) -> bool:
     """Whether the outputs are all columns of `relation`, perhaps widened, and constants.
 
     Nothing else may be merged into a π above γ: there a value that fails reads as NULL, here its row is set aside.
     """
-    bare = [_without_widening(output.expression) for output in outputs]
+    parts = [output.expression for output in outputs]
+    bare = [part.arg if isinstance(part, Cast) and part.implicit else part for part in parts]
     used = {one.position for one in bare if isinstance(one, ColumnRef)}
     return len(used) == len(relation.outputs) and all(isinstance(one, ColumnRef | Literal) for one in bare)
-
-
-def _without_widening(expression: Expression) -> Expression:
-    return expression.arg if isinstance(expression, Cast) and expression.implicit else expression
 
 
 def keep_columns(relation: Relation, positions: Iterable[int]) -> Relation:
@@ -192,33 +182,20 @@ def _reads(relation: Relation, needed: frozenset[int], conditions: Sequence[Expr
             yield from _reads(source, needed | own, (*conditions, *conjuncts(predicate)))
         case Project(input=source, outputs=outputs):
             shown = columns_of(*(outputs[place].expression for place in needed))
-            yield from _reads(source, frozenset(shown), _below(relation, conditions))
+            parts = [output.expression for output in outputs]
+            moved = {place: one.position for place, one in enumerate(parts) if isinstance(one, ColumnRef)}
+            passed = [one for one in conditions if moved.keys() >= set(columns_of(one))]
+            yield from _reads(source, frozenset(shown), [relocate(one, moved.__getitem__) for one in passed])
         case Aggregation(input=source):
             yield from _reads(source, own, ())
-        case Join():
-            yield from _sides(relation, needed)
+        case Join(sides=sides, keys=keys, residual=residual):
+            needed |= frozenset(() if residual is None else columns_of(residual))
+            for side, key, start in zip(sides, keys, starts_of(sides), strict=True):
+                shown_of_side = {place for place in range(len(side.columns)) if place + start in needed}
+                yield from _reads(side, frozenset(shown_of_side.union(columns_of(*key))), ())
         case Union(inputs=inputs):
             for one in inputs:
                 yield from _reads(one, needed, conditions)
         case _:
             # the first rows are the first of all rows: a condition above cannot be applied before
             yield from _reads(relation.input, needed | own, ())
-
-
-def _below(project: Project, conditions: Sequence[Expression]) -> list[Expression]:
-    """The conditions that refer only to columns that π passes on unchanged."""
-    moved = {
-        place: output.expression.position
-        for place, output in enumerate(project.outputs)
-        if isinstance(output.expression, ColumnRef)
-    }
-    return [relocate(one, moved.__getitem__) for one in conditions if set(columns_of(one)) <= set(moved)]
-
-
-def _sides(join: Join, needed: frozenset[int]) -> Iterator[Read]:
-    needed |= frozenset(columns_of(join.residual)) if join.residual is not None else frozenset()
-    start = 0
-    for side, keys in zip(join.sides, join.keys, strict=True):
-        own = frozenset(place for place in range(len(side.columns)) if place + start in needed)
-        yield from _reads(side, own | frozenset(columns_of(*keys)), ())
-        start += len(side.columns)

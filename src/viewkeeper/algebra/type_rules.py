@@ -68,10 +68,7 @@ def operand_type(operator: str, left: SqlType, right: SqlType) -> SqlType | None
 
 
 def decimal_result(operator: str, left: SqlType, right: SqlType, *, divisor_max: int) -> SqlType:
-    """Spark's result type of DECIMAL arithmetic (`DecimalPrecision`), where 128 bits are enough to compute it.
-
-    `divisor_max` bounds the unscaled value of the right side.
-    """
+    """Spark's result type of DECIMAL arithmetic, if 128 bits suffice; `divisor_max` bounds the unscaled right side."""
     p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
     match operator:
         case "+" | "-":
@@ -85,7 +82,8 @@ def decimal_result(operator: str, left: SqlType, right: SqlType, *, divisor_max:
         case "/":
             scale = max(_SCALE_KEPT, s1 + p2 + 1)
             wide = (p1 - s1 + s2 + scale, scale)
-            feasible = _division_fits(_adjusted(*wide), left, right, divisor_max)
+            # long division works in steps of at least four digits: remainder · 10^4 must stay within 38 digits
+            feasible = _adjusted(*wide).scale - s1 + s2 >= 0 and len(str(divisor_max - 1)) <= DIGITS_MAX - 4
         case "%":
             scale = max(s1, s2)
             wide = (min(p1 - s1, p2 - s2) + scale, scale)
@@ -93,11 +91,8 @@ def decimal_result(operator: str, left: SqlType, right: SqlType, *, divisor_max:
         case _:
             raise TypeMismatch(f"{operator} is not defined for DECIMAL")
     if not feasible:
-        hint = "CAST the operands to smaller DECIMALs; AVG(x) needs no division" if operator == "/" else None
-        raise UnsupportedSql(
-            f"{left} {operator} {right} needs more than {DIGITS_MAX} digits",
-            hint or "CAST the operands to smaller DECIMALs",
-        )
+        hint = "CAST the operands to smaller DECIMALs" + ("; AVG(x) needs no division" if operator == "/" else "")
+        raise UnsupportedSql(f"{left} {operator} {right} needs more than {DIGITS_MAX} digits", hint)
     return _adjusted(*wide)
 
 
@@ -109,30 +104,16 @@ def _adjusted(precision: int, scale: int) -> SqlType:
     return decimal(DIGITS_MAX, max(DIGITS_MAX - whole, min(scale, _SCALE_KEPT)))
 
 
-def _division_fits(result: SqlType, left: SqlType, right: SqlType, divisor_max: int) -> bool:
-    """Long division works in steps of at least four digits: remainder · 10^4 must stay within 38 digits."""
-    shift = result.scale - left.scale + right.scale
-    return shift >= 0 and len(str(divisor_max - 1)) <= DIGITS_MAX - 4
-
-
 _TO_STRING = ("INT", "BIGINT", "BOOLEAN", "DATE", "DECIMAL", "TIMESTAMP", "STRING")
-_CASTS = frozenset(
-    {
-        ("BOOLEAN", "INT"),
-        ("BOOLEAN", "BIGINT"),
-        ("DATE", "TIMESTAMP"),
-        ("TIMESTAMP", "DATE"),
-        ("INT", "BOOLEAN"),
-        ("BIGINT", "BOOLEAN"),
-        ("DOUBLE", "BOOLEAN"),
-        ("DOUBLE", "INT"),
-        ("DOUBLE", "BIGINT"),
-        ("STRING", "INT"),
-        ("STRING", "BIGINT"),
-        ("STRING", "BOOLEAN"),
-        ("STRING", "DATE"),
-    }
-)
+_CASTS = {
+    "BOOLEAN": ("INT", "BIGINT"),
+    "DATE": ("TIMESTAMP",),
+    "TIMESTAMP": ("DATE",),
+    "INT": ("BOOLEAN",),
+    "BIGINT": ("BOOLEAN",),
+    "DOUBLE": ("BOOLEAN", "INT", "BIGINT"),
+    "STRING": ("INT", "BIGINT", "BOOLEAN", "DATE"),
+}
 
 
 def cast_allowed(source: SqlType, target: SqlType) -> bool:
@@ -143,7 +124,7 @@ def cast_allowed(source: SqlType, target: SqlType) -> bool:
         return True
     if target.kind == "STRING":
         return source.kind in _TO_STRING and source.scale < DIGITS_MAX
-    return (source.kind, target.kind) in _CASTS
+    return target.kind in _CASTS.get(source.kind, ())
 
 
 def way_to(target: SqlType, given: SqlType) -> str:

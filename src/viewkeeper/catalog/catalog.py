@@ -6,7 +6,7 @@ views share one namespace, names are case-insensitive and keep their spelling, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -38,12 +38,11 @@ class ErrorList:
 
 @dataclass(frozen=True, slots=True)
 class StoredNode:
-    """A node of the plan that keeps records: `table` holds them, `key` → `row`. `reads` are the base tables and nodes that
-    it reads. It is found by its canonical text, belongs to no view, and exists for as long as a view needs it; its SQL is
-    made anew with every plan.
+    """A node of the plan that keeps records, `key` → `row`, in `table`. `reads` are the base tables and nodes that it reads.
+    It is found by its canonical text, belongs to no view, and exists for as long as a view needs it.
 
     `tables` are all that it writes, in the order in which lowering asks for them. `backfill` is the id of the view with
-    which it was made: nodes made together are filled together.
+    which it was made: nodes made for one view are filled at once.
     """
 
     table: TableId
@@ -60,12 +59,12 @@ class StoredNode:
 class ViewDefinition:
     """A view: its text as written, and which columns of which records it shows.
 
-    `names` maps each name in the text to its table or view, so that a later RENAME does not change its meaning. `needs`
-    are the tables of the stored nodes that compute it, its own last; `node` is that one. `replaces` are the views that
-    it replaces, or will replace once it is filled; the last is its direct predecessor. `written` is the id under which
-    the text was first created, if that is another. `present` is the index in the row of a count, if records in which it
-    is 0 are not of this view. `sharing`: the sharing that computes it. `rules_off`: the optimizer rules that were off when
-    it was planned. `twin`: of a twin what it is filled for, "repair" or "rebuild".
+    `names` maps each name in the text to its table or view, so that a RENAME does not change its meaning. `needs` are the
+    tables of the stored nodes that compute it, its own last; `node` is that one. `replaces` are the views that it replaces,
+    or will replace once it is filled, its direct predecessor last. `written` is the id under which the text was first
+    created, if that is another. `present`: the index in the row of a count that is 0 in records of other views. `sharing`:
+    the sharing that computes it. `rules_off`: the optimizer rules that were off when it was planned. `twin`: "repair" or
+    "rebuild", if this is a shadow view.
     """
 
     id: TableId
@@ -91,10 +90,7 @@ class ViewDefinition:
     def key(self) -> tuple[Column, ...]:
         """The key columns, under their output names, else their own."""
         names = {shown.index: shown.column.name for shown in reversed(self.shown) if shown.part == "key"}
-        return tuple(
-            Column(names.get(place, column.name), column.type, column.nullable)
-            for place, column in enumerate(self.node.key)
-        )
+        return tuple(Column(names.get(at, one.name), one.type, one.nullable) for at, one in enumerate(self.node.key))
 
     def reads(self, other: TableId) -> bool:
         """Whether its text names a table or view."""
@@ -106,13 +102,12 @@ class ViewDefinition:
 
 @dataclass(frozen=True)
 class Catalog:
-    """`nodes` are those of all views' plans that keep records. `dropped`: tables whose records are still to be removed,
-    with the epoch at which they were dropped.
+    """`nodes` are the stored nodes of all views. `dropped`: tables whose records are still to be removed, with the epoch at
+    which they were dropped.
 
-    `replacements` are views that are filled beside those they will replace, and twins (`twins`); readers cannot see them
-    yet. `swaps` are the nonces of the newest swaps: a writer that lost the reply looks for its own. `rules_off` are the
-    optimizer rules that are off for views that are planned next. `asides` are requests for rows set aside, not done yet. Not
-    slotted: what is looked up by name or id is indexed once.
+    `replacements` are views that are filled beside those they will replace, and shadow views; readers cannot see them yet.
+    `swaps` are the nonces of the newest swaps: a writer that lost the reply looks for its own. `rules_off` are the optimizer
+    rules that are off for new views. `asides` are open requests for rows set aside. Not slotted: it caches its indexes.
     """
 
     version: int = 0
@@ -157,21 +152,19 @@ class Catalog:
     def table(self, name: str) -> TableSchema:
         """The base table of that name; UnknownName otherwise."""
         found = self._find(name)
-        if not isinstance(found, TableSchema):
-            if found is not None:
-                raise UnknownName(
-                    f"{name} is a view, not a table",
-                    "name its base table: a view is written by the pipeline alone",
-                )
+        if isinstance(found, ViewDefinition):
+            hint = "name its base table: a view is written by the pipeline alone"
+            raise UnknownName(f"{name} is a view, not a table", hint)
+        if found is None:
             raise UnknownName(f"there is no table {name}", suggestion(name, _names(self.tables), "the tables are"))
         return found
 
     def view(self, name: str) -> ViewDefinition:
         """The view of that name; UnknownName otherwise."""
         found = self._find(name)
-        if not isinstance(found, ViewDefinition):
-            if found is not None:
-                raise UnknownName(f"{name} is a table, not a view")
+        if isinstance(found, TableSchema):
+            raise UnknownName(f"{name} is a table, not a view")
+        if found is None:
             raise UnknownName(f"there is no view {name}", suggestion(name, _names(self.views), "the views are"))
         return found
 
@@ -181,10 +174,8 @@ class Catalog:
 
     def named(self, name: str) -> TableSchema | ViewDefinition:
         """The table or view of that name; UnknownName otherwise."""
-        found = self._find(name)
-        if found is None:
-            known = _names((*self.tables, *self.views))
-            raise UnknownName(f"there is no table or view {name}", suggestion(name, known, "there are"))
+        if (found := self._find(name)) is None:
+            raise UnknownName(f"there is no table or view {name}", suggestion(name, _names(self._entries), "there are"))
         return found
 
     def by_id(self, meant: TableId) -> TableSchema | ViewDefinition:
@@ -233,17 +224,16 @@ class Catalog:
 
     def kind_of(self, name: str) -> str | None:
         """What has that name: a table, a view or an index; None when nothing has."""
-        found = self._find(name)
-        if found is None or isinstance(found, TableSchema):
-            return None if found is None else "table"
-        return "index" if found.kind == "INDEX" else "view"
+        if isinstance(found := self._find(name), ViewDefinition):
+            return "index" if found.kind == "INDEX" else "view"
+        return None if found is None else "table"
 
     def with_table(self, table: TableSchema) -> Catalog:
         """Add a table that carries the catalog's next id."""
         self._refuse_taken(table.name)
         self._check_id(table.id, table.name)
-        behind = max(table.tables) + 1
-        return replace(self, version=self.version + 1, next_id=behind, tables=(*self.tables, table))
+        next_id = max(table.tables) + 1
+        return replace(self, version=self.version + 1, next_id=next_id, tables=(*self.tables, table))
 
     def with_view(self, view: ViewDefinition, nodes: Sequence[StoredNode]) -> Catalog:
         """Add a view that was defined against this catalog, and the nodes that it needs."""
@@ -267,19 +257,18 @@ class Catalog:
         return self._with_nodes(view, nodes, replacements=(*kept, new))._without_unneeded(epoch)
 
     def _with_nodes(self, view: ViewDefinition, nodes: Sequence[StoredNode], **changes: Any) -> Catalog:
-        known = {node.table for node in self.nodes}
-        added = tuple(node for node in nodes if node.table not in known)
-        next_id = max(view.id, *(table for node in added for table in node.tables)) + 1 if added else view.id + 1
+        added = tuple(node for node in nodes if node.table not in self._stored)
+        next_id = max((view.id, *(table for node in added for table in node.tables))) + 1
         return replace(self, version=self.version + 1, next_id=next_id, nodes=(*self.nodes, *added), **changes)
 
     def _without_unneeded(self, epoch: int) -> Catalog:
         """The same version of the catalog without the nodes that no view needs: their tables are dropped."""
         needed = {table for view in self.kept for table in view.needs}
-        kept = tuple(node for node in self.nodes if node.table in needed)
-        gone = tuple((table, epoch) for node in self.nodes if node.table not in needed for table in node.tables)
+        nodes = tuple(node for node in self.nodes if node.table in needed)
+        dropped = tuple((table, epoch) for node in self.nodes if node.table not in needed for table in node.tables)
         shared = {view.sharing for view in self.kept}
         sharings = tuple(sharing for sharing in self.sharings if sharing.id in shared)
-        return replace(self, nodes=kept, dropped=(*self.dropped, *gone), sharings=sharings)
+        return replace(self, nodes=nodes, dropped=(*self.dropped, *dropped), sharings=sharings)
 
     def with_definition(self, view: ViewDefinition) -> Catalog:
         """The same version of the catalog with another definition of a view that needs the same nodes."""
@@ -290,30 +279,25 @@ class Catalog:
         return replace(self, next_id=self.next_id + 1, sharings=(*self.sharings, sharing))
 
     def with_replaced(self, filled: Collection[int], epoch: int) -> Catalog:
-        """Put the filled replacements in place of what they replace; the same catalog when there are none.
-
-        A view that is rebuilt stays the same, over other nodes. Twins for a repair take no place.
+        """Put the filled replacements in place of their views; the same catalog when there are none. A rebuilt view keeps its
+        definition and gets other nodes; twins for a repair replace nothing.
         """
         filling = [view for view in self.replacements if view.twin != "repair"]
         ready = {view.replaces[-1]: view for view in filling if view.node.backfill in filled}
         if not ready:
             return self
-        return replace(
-            self,
-            version=self.version + 1,
-            views=tuple(_replaced(view, ready.get(view.id, view)) for view in self.views),
-            replacements=tuple(view for view in self.replacements if view.replaces[-1] not in ready),
-        )._without_unneeded(epoch)
+        views = []
+        for view in self.views:
+            new = ready.get(view.id, view)
+            views.append(replace(view, needs=new.needs, node=new.node) if new.twin else new)
+        left = tuple(view for view in self.replacements if view.replaces[-1] not in ready)
+        changed = replace(self, version=self.version + 1, views=tuple(views), replacements=left)
+        return changed._without_unneeded(epoch)
 
     def with_shadow_views(self, twins: Iterable[ViewDefinition], nodes: Iterable[StoredNode], next_id: int) -> Catalog:
         """Fill twins, with their nodes, beside their views."""
-        return replace(
-            self,
-            version=self.version + 1,
-            next_id=next_id,
-            nodes=(*self.nodes, *nodes),
-            replacements=(*self.replacements, *twins),
-        )
+        nodes, views = (*self.nodes, *nodes), (*self.replacements, *twins)
+        return replace(self, version=self.version + 1, next_id=next_id, nodes=nodes, replacements=views)
 
     def without_shadow_views(self, backfills: Collection[int], epoch: int) -> Catalog:
         """The catalog without the twins that some backfills fill; the same when there are none."""
@@ -345,16 +329,12 @@ class Catalog:
         """Add columns to a table, after all it has. The change takes an id, so that views made before keep theirs."""
         table = self.table(name)
         if table.foreign is not None:
-            raise UnsupportedSql(
-                f"table {table.name} is mapped, and its columns stay as they are",
-                "make another table over it with all columns",
-            )
-        taken = {column.name.lower(): column.name for column in table.columns}
+            hint = "make another table over it with all columns"
+            raise UnsupportedSql(f"table {table.name} is mapped, and its columns stay as they are", hint)
+        known = {column.name.lower(): column.name for column in table.columns}
         for column in columns:
-            if column.name.lower() in taken:
-                raise DuplicateName(
-                    f"table {table.name} has a column {taken[column.name.lower()]} already", "choose another name"
-                )
+            if (taken := known.get(column.name.lower())) is not None:
+                raise DuplicateName(f"table {table.name} has a column {taken} already", "choose another name")
         added = tuple(replace(column, nullable=True, added=self.next_id) for column in columns)
         wider = replace(table, columns=(*table.columns, *added))
         tables = tuple(wider if other.id == table.id else other for other in self.tables)
@@ -367,17 +347,21 @@ class Catalog:
 
     def with_staged(self, table: TableId, staging: int, ends: Positions) -> Catalog:
         """The log has the rows of a foreign table's staging up to these positions; the same if it is staged anew."""
-        return self._with_foreign(
-            lambda one, foreign: (
-                replace(foreign, staged=tuple(sorted(ends.items())))
-                if one == table and foreign.staging == staging and foreign.staged is None
-                else foreign
-            )
-        )
 
-    def with_all_staged(self, tables: Collection[int]) -> Catalog:
-        """All that was staged of these tables is committed; the same where there are none."""
-        return self._with_foreign(lambda one, foreign: replace(foreign, staged=()) if one in tables else foreign)
+        def change(one: TableId, foreign: Foreign) -> Foreign:
+            is_meant = one == table and foreign.staging == staging and foreign.staged is None
+            return replace(foreign, staged=tuple(sorted(ends.items()))) if is_meant else foreign
+
+        return self._with_foreign(change)
+
+    def with_all_staged(self, stagings: Mapping[TableId, int]) -> Catalog:
+        """All that these stagings of foreign tables staged is committed; the same where they are over."""
+
+        def change(one: TableId, foreign: Foreign) -> Foreign:
+            is_meant = stagings.get(one) == foreign.staging and foreign.staged is not None
+            return replace(foreign, staged=()) if is_meant else foreign
+
+        return self._with_foreign(change)
 
     def with_staging_reset(self) -> Catalog:
         """All foreign tables are staged again; the same where there are none."""
@@ -394,8 +378,8 @@ class Catalog:
         table = self.table(name)
         self._refuse_read(f"table {table.name}", table.id)
         tables = tuple(other for other in self.tables if other.id != table.id)
-        gone = tuple((number, epoch) for number in table.tables)
-        return replace(self, version=self.version + 1, tables=tables, dropped=(*self.dropped, *gone))
+        dropped = (*self.dropped, *((number, epoch) for number in table.tables))
+        return replace(self, version=self.version + 1, tables=tables, dropped=dropped)
 
     def without_view(self, name: str, epoch: int) -> Catalog:
         view = self.view(name)
@@ -410,8 +394,8 @@ class Catalog:
 
     def without_dropped(self, ids: Iterable[int]) -> Catalog:
         """Forget dropped tables whose records have been removed."""
-        gone = frozenset(ids)
-        left = tuple(entry for entry in self.dropped if entry[0] not in gone)
+        removed = frozenset(ids)
+        left = tuple(entry for entry in self.dropped if entry[0] not in removed)
         return replace(self, version=self.version + 1, dropped=left)
 
     def _refuse_read(self, what: str, entry: TableId) -> None:
@@ -460,13 +444,11 @@ def _from_plain(value: dict) -> Catalog:
     return from_json_value(Catalog, value, tables=_parse_tables(value["tables"]), nodes=nodes, **lists)
 
 
-def _parse_view(value: dict, node: StoredNode) -> ViewDefinition:
-    return from_json_value(ViewDefinition, value, node=node)
-
-
 _parse_tables = ParsedEntries("id", lambda value, _: from_json_value(TableSchema, value))
 _parse_nodes = ParsedEntries("table", lambda value, _: from_json_value(StoredNode, value))
-_parse_views, _parse_replacements = ParsedEntries("id", _parse_view), ParsedEntries("id", _parse_view)
+_parse_views, _parse_replacements = (
+    ParsedEntries("id", lambda value, node: from_json_value(ViewDefinition, value, node=node)) for _ in range(2)
+)
 _parse = Remembered("catalog", _from_plain)
 _plain_each = OnceForEachOf[object, object](to_json_value)
 
@@ -477,10 +459,6 @@ def with_dependents(nodes: Collection[StoredNode], tables: Collection[int]) -> f
     while more := {node.table for node in nodes if node.table not in found and not found.isdisjoint(node.reads)}:
         found |= more
     return frozenset(found)
-
-
-def _replaced(view: ViewDefinition, ready: ViewDefinition) -> ViewDefinition:
-    return replace(view, needs=ready.needs, node=ready.node) if ready.twin else ready
 
 
 def _names(entries: Sequence[TableSchema | ViewDefinition]) -> list[str]:

@@ -11,7 +11,7 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.scope import traverse_scope
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.syntax import CreateIndex
 from viewkeeper.sql.ddl import using_text
 from viewkeeper.sql.query_parser import parse_query, quoted
@@ -28,14 +28,13 @@ def create_text(catalog: Catalog, entry: TableSchema | ViewDefinition) -> str:
 
 
 def _table_text(table: TableSchema) -> str:
-    lines = [_column_text(column, is_key=column.name in table.key) for column in table.columns]
+    lines = []
+    for column in table.columns:
+        constraint = "" if column.nullable or column.name in table.key else " NOT NULL"
+        lines.append(f"{quoted(column.name)} {column.type}{constraint}")
     lines.append(f"PRIMARY KEY ({_listed(table.key)})")
     using = "" if table.foreign is None else f" {using_text(table, table.foreign)}"
     return f"CREATE TABLE {quoted(table.name)} (\n  " + ",\n  ".join(lines) + f"\n){using}"
-
-
-def _column_text(column: Column, *, is_key: bool) -> str:
-    return f"{quoted(column.name)} {column.type}{'' if column.nullable or is_key else ' NOT NULL'}"
 
 
 def _index_text(catalog: Catalog, index: ViewDefinition) -> str:

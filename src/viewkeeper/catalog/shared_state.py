@@ -1,8 +1,7 @@
 """Shared state: which views are computed by one γ or one copy.
 
-In: nothing; OPTIMIZE makes these values. Out: frozen values that go to JSON and back. Always: a sharing keeps the texts
-that its node was made from, also those of views that were dropped since, because the node is found by its canonical
-text.
+In: nothing; OPTIMIZE makes these values. Out: frozen values that go to JSON and back. Always: a sharing keeps the texts of
+all views that its node was made from, dropped ones too, because the node is found by its canonical text.
 """
 
 from __future__ import annotations

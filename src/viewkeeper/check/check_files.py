@@ -2,10 +2,9 @@
 
 In: a snapshot of a store, and which columns of which base tables are asked for. Out: base tables as of the snapshot's
 epoch, from the base with later changes undone, or from DELTA where the log has no before-images; the sound records of
-views, and a fault for each that a reader does not find, finds twice or cannot read; and, where there is a DELTA, its
-rows beside those of the base. Always: only one batch at a time is in memory, and no damage ends the check. The
-directory is deleted with its check; after kill -9 the next check deletes it, because a check that lives holds a lock in
-its own.
+views, and a fault for each that a reader does not find, finds twice or cannot read; and the rows of a DELTA beside those
+of the base. Always: only one batch at a time is in memory, and no damage ends the check. The directory is deleted with
+its check; after kill -9 the next check deletes it, because a check that lives holds a lock in its own.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -30,23 +29,19 @@ import pyarrow.parquet as pq
 from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.check.compare import FINDINGS_MAX
 from viewkeeper.check.report import Finding
+from viewkeeper.client.arguments import key_values
 from viewkeeper.client.arrow import keys_and_values
+from viewkeeper.client.session import Snapshot
 from viewkeeper.client.views import present_records, record_of
-from viewkeeper.errors import CorruptStore, InputError, ViewKeeperError
+from viewkeeper.errors import CorruptStore, StoreFull, ViewKeeperError
 from viewkeeper.model.foreign_rows import foreign_row_batch
 from viewkeeper.model.keybatches import hashes_of_keys
-from viewkeeper.model.keys import decode_key
 from viewkeeper.model.positions import Position, Positions
 from viewkeeper.model.rowbatches import decode_columns
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.soundness import DAMAGE, Columns, sound_keys, sound_rows, whole_rows
-from viewkeeper.model.stored_values import from_stored
-
-if TYPE_CHECKING:
-    from viewkeeper.client.session import Snapshot
-    from viewkeeper.ports.records import Stored
-    from viewkeeper.ports.store import Store
-
+from viewkeeper.ports.base_rows import scan_rows
+from viewkeeper.ports.store import Store
 
 _PREFIX, _LOCK = "viewkeeper-check-", "lock"
 
@@ -74,6 +69,7 @@ def _remove_left() -> None:
                 shutil.rmtree(folder)
 
 
+What = Literal["table", "changed", "base", "delta", "found", "expected", "touched"]
 UNREADABLE, MISPLACED = "unreadable", "misplaced"
 
 
@@ -87,25 +83,6 @@ class Fault:
     row: bytes | None = None
 
 
-def inspected(
-    key: Columns, row: Columns, partition: int, partitions: int, stored: Stored
-) -> tuple[pa.Array, pa.Array, list[Fault]]:
-    """The keys and rows of sound records that belong into this partition, and what is wrong with the others."""
-    keys, rows, damaged = stored
-    faults = [Fault(at, UNREADABLE, why) for at, why in damaged]
-    is_key = sound_keys(key, keys)
-    is_sound = is_key & sound_rows(row, rows)
-    for at in np.flatnonzero(~is_sound).tolist():
-        what = "row" if is_key[at] else "key"
-        faults.append(Fault(keys[at].as_py(), UNREADABLE, f"the bytes of its {what} are damaged"))
-    keys, rows = _chosen(is_sound, keys, rows)
-    is_here = hashes_of_keys(key, keys) % partitions == partition if len(keys) else np.ones(0, bool)
-    for at in np.flatnonzero(~is_here).tolist():
-        why = f"it is in partition {partition}, where a scan finds it and a get does not"
-        faults.append(Fault(keys[at].as_py(), MISPLACED, why, rows[at].as_py()))
-    return *_chosen(is_here, keys, rows), faults
-
-
 def _chosen(flags: np.ndarray, keys: pa.Array, rows: pa.Array) -> tuple[pa.Array, pa.Array]:
     return (keys, rows) if flags.all() else (keys.filter(pa.array(flags)), rows.filter(pa.array(flags)))
 
@@ -113,8 +90,7 @@ def _chosen(flags: np.ndarray, keys: pa.Array, rows: pa.Array) -> tuple[pa.Array
 def shown_key(columns: Columns, key: bytes) -> tuple[object, ...]:
     """The key of a record or row; its bytes where they are none."""
     try:
-        parts = zip(columns, decode_key(columns, key), strict=True)
-        return tuple(from_stored(column, value) for column, value in parts)
+        return key_values(columns, key)
     except DAMAGE:
         return (key,)
 
@@ -134,30 +110,15 @@ class CheckFiles:
         self._is_stopped = False
         self._faults: dict[int, dict[object, Finding]] = {}  # by view or DELTA, and by record
         self.unread: dict[int, ViewKeeperError] = {}  # by view or table: why it could not be read
-        self.scratch = self._directory("scratch")
+        self.scratch = self._directory(folder / "scratch")
         self.table_bytes = 0
 
     def stop(self) -> None:
         self._is_stopped = True
 
-    def table(self, table: TableSchema) -> Path:
-        return self._folder / f"table-{table.id}.parquet"
-
-    def found(self, view: ViewDefinition) -> Path:
-        return self._folder / f"found-{view.id}"
-
-    def expected(self, view: ViewDefinition) -> Path:
-        return self._folder / f"expected-{view.id}"
-
-    def changed(self, table: TableSchema) -> Path:
-        return self._folder / f"changed-{table.id}.parquet"
-
-    def touched(self, view: ViewDefinition) -> Path:
-        return self._folder / f"touched-{view.id}"
-
-    def sides_of_delta(self, table: TableSchema) -> tuple[Path, Path]:
-        """The rows of the base, and those of DELTA."""
-        return self._folder / f"base-{table.id}", self._folder / f"delta-{table.id}"
+    def path(self, what: What, of: TableSchema | ViewDefinition) -> Path:
+        """Where rows, records or keys are: a file for a table, a directory for a view or a side of a DELTA."""
+        return self._folder / f"{what}-{of.id}"
 
     def write(
         self,
@@ -175,8 +136,8 @@ class CheckFiles:
         for table, columns in sorted(tables, key=lambda pair: len(pair[1])):
             schema = _schema(columns)
             with self._noted(table.id):
-                self._write(self.table(table), _decoded(table, columns, self._rows(table), schema), schema)
-            self.table_bytes += self.table(table).stat().st_size
+                self._write(self.path("table", table), _decoded(table, columns, self._rows(table), schema), schema)
+            self.table_bytes += self.path("table", table).stat().st_size
         for table in deltas:
             with self._noted(table.id):
                 self._write_delta(table)
@@ -204,14 +165,17 @@ class CheckFiles:
 
         def images() -> Iterator[pa.RecordBatch]:
             nonlocal count
-            for batch in self._changes(table, start, self._snapshot.horizon.positions):
-                count += len(batch)
-                for image in ("before", "after"):
-                    there = batch.filter(batch[image].is_valid())
-                    yield pa.record_batch([there["key"], there[image]], names=["key", "row"])
+            for stream, end in self._snapshot.horizon.positions.items():
+                for changed, batch in self._store.read_log(stream, start.get(stream, Position(0)), end):
+                    if changed != table.id:
+                        continue
+                    count += len(batch)
+                    for image in ("before", "after"):
+                        there = batch.filter(batch[image].is_valid())
+                        yield pa.record_batch([there["key"], there[image]], names=["key", "row"])
 
         schema = _schema(columns)
-        self._write(self.changed(table), _decoded(table, columns, images(), schema), schema)
+        self._write(self.path("changed", table), _decoded(table, columns, images(), schema), schema)
         return count
 
     def _write_delta(self, table: TableSchema) -> None:
@@ -221,21 +185,23 @@ class CheckFiles:
         if self._store.capabilities.held_reads:
             base = itertools.chain([next(base)], base)
         else:
-            base = self._set_down(base)
-        changed = self._changed_keys(table)
+            whole = self.scratch / "base.parquet"
+            self._write(whole, base, _PAIRS)
+            base = pq.ParquetFile(whole).iter_batches(_BATCH_ROWS)
+        keys = self._store.changed_keys(table.id, self._snapshot.horizon.positions)
+        changed = pa.chunked_array([pa.array([], pa.binary()), *keys]).unique()
         schema = pa.schema([(f"c{place}", column.type.arrow) for place, column in enumerate(table.columns)])
-        sides = (base, self._rows(table))
-        for target, rows in zip(self.sides_of_delta(table), sides, strict=True):
+        sides: tuple[tuple[What, Iterator[pa.RecordBatch]], ...] = (("base", base), ("delta", self._rows(table)))
+        for side, rows in sides:
             kept = (batch.filter(pc.invert(pc.is_in(batch["key"], value_set=changed))) for batch in rows)
-            self._write(
-                self._directory(target.name) / "0.parquet", _decoded(table, table.columns, kept, schema), schema
-            )
+            rows = _decoded(table, table.columns, kept, schema)
+            self._write(self._directory(self.path(side, table)) / "0.parquet", rows, schema)
 
     def _write_found(self, view: ViewDefinition, *, is_whole: bool) -> None:
         columns = [*(item.column for item in view.shown), *view.node.key]
         schema = pa.schema([(f"c{place}", column.type.arrow) for place, column in enumerate(columns)])
         batches = (table.cast(schema) for table in self._sound_records(view))
-        self._write(self._directory(self.found(view).name) / "0.parquet", batches, schema)
+        self._write(self._directory(self.path("found", view)) / "0.parquet", batches, schema)
         if is_whole and self._store.capabilities.held_reads:  # where versions are cells, no record is without form
             self._faults[view.id] |= self._damaged_beside(view)
 
@@ -248,15 +214,26 @@ class CheckFiles:
                     record = None if fault.row is None else record_of(view, fault.key, fault.row)
                     if fault.row is None or record is not None:  # else it is one of other views alone
                         key = shown_key(view.node.key, fault.key)
-                        found = Finding(view.name, key, fault.kind, None, record, fault.why)
-                        faults[fault.key, partition] = found
+                        faults[fault.key, partition] = Finding(view.name, key, fault.kind, None, record, fault.why)
                 yield keys_and_values(view, *present_records(view, keys, rows))
 
     def _inspected(
         self, partition: int, table: int, key: Columns, row: Columns
     ) -> Iterator[tuple[pa.Array, pa.Array, list[Fault]]]:
-        for stored in self._snapshot.stored(partition, table, self._last):
-            yield inspected(key, row, partition, self._store.partitions, stored)
+        """Keys and rows of sound records that belong into a partition, and what is wrong with the others; in batches."""
+        for keys, rows, damaged in self._snapshot.stored(partition, table, self._last):
+            faults = [Fault(at, UNREADABLE, why) for at, why in damaged]
+            is_key = sound_keys(key, keys)
+            is_sound = is_key & sound_rows(row, rows)
+            for at in np.flatnonzero(~is_sound).tolist():
+                what = "row" if is_key[at] else "key"
+                faults.append(Fault(keys[at].as_py(), UNREADABLE, f"the bytes of its {what} are damaged"))
+            keys, rows = _chosen(is_sound, keys, rows)
+            is_here = hashes_of_keys(key, keys) % self._store.partitions == partition if len(keys) else np.ones(0, bool)
+            for at in np.flatnonzero(~is_here).tolist():
+                why = f"it is in partition {partition}, where a scan finds it and a get does not"
+                faults.append(Fault(keys[at].as_py(), MISPLACED, why, rows[at].as_py()))
+            yield *_chosen(is_here, keys, rows), faults
 
     def _damaged_beside(self, view: ViewDefinition) -> dict[object, Finding]:
         """The records of the view's auxiliary tables whose versions cannot be read."""
@@ -265,8 +242,8 @@ class CheckFiles:
         for table, partition in itertools.product(sorted(tables), range(self._store.partitions)):
             for *_, damaged in self._snapshot.stored(partition, table, self._last):
                 for key, why in damaged:
-                    told = f"in auxiliary table {table}: {why}"
-                    found[table, key, partition] = Finding(view.name, (key,), UNREADABLE, None, None, told)
+                    why = f"in auxiliary table {table}: {why}"
+                    found[table, key, partition] = Finding(view.name, (key,), UNREADABLE, None, None, why)
         return found
 
     def _rows(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
@@ -285,39 +262,21 @@ class CheckFiles:
             for keys, rows, _ in self._snapshot.stored(partition, delta, self._last):
                 yield foreign_row_batch(table, pa.record_batch([keys, rows], names=["key", "row"]))
             return
+        faults = self._faults.setdefault(delta, {})
         for keys, rows, found in self._inspected(partition, delta, table.key_columns, table.value_columns):
             for fault in found:
                 key = shown_key(table.key_columns, fault.key)
-                self._faults.setdefault(delta, {})[fault.key, partition] = Finding(
-                    delta_label(table), key, fault.kind, None, None, fault.why
-                )
+                faults[fault.key, partition] = Finding(delta_label(table), key, fault.kind, None, None, fault.why)
             yield pa.record_batch([keys, rows], names=["key", "row"])
 
     def _base_rows(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         """Batches of (key, row) as they are now, at least one."""
-        pairs = self._store.scan(table.id, b"", None)
+        pairs = scan_rows(self._store, table.id, b"", None)
         while True:
             part = list(itertools.islice(pairs, _BATCH_ROWS))
             yield pa.record_batch([pa.array([pair[place] for pair in part], pa.binary()) for place in (0, 1)], _PAIRS)
             if len(part) < _BATCH_ROWS:
                 return
-
-    def _set_down(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, all of which have been read by now."""
-        path = self.scratch / "base.parquet"
-        self._write(path, batches, _PAIRS)
-        return pq.ParquetFile(path).iter_batches(_BATCH_ROWS)
-
-    def _changed_keys(self, table: TableSchema) -> pa.Array:
-        start, stop = self._snapshot.horizon.positions, self._store.last_entries()
-        keys = [batch["key"] for batch in self._changes(table, start, stop)]
-        keys += self._store.keys_uncovered(table.id, start, stop)
-        return pa.chunked_array([pa.array([], pa.binary()), *keys]).unique()
-
-    def _changes(self, table: TableSchema, start: Positions, stop: Positions) -> Iterator[pa.RecordBatch]:
-        for stream, end in stop.items():
-            changes = self._store.read_log(stream, start.get(stream, Position(0)), end)
-            yield from (batch for changed, batch in changes if changed == table.id)
 
     def _write(self, target: Path, batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema) -> None:
         try:
@@ -329,11 +288,10 @@ class CheckFiles:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            fact = f"{self._folder.parent} has no space for what a check compares"
-            raise InputError(fact, "set TMPDIR to a directory that has") from error
+            fact = f"{self._folder.parent} has no space for the rows that a check compares"
+            raise StoreFull(fact, "set TMPDIR to a directory that has") from error
 
-    def _directory(self, name: str) -> Path:
-        path = self._folder / name
+    def _directory(self, path: Path) -> Path:
         path.mkdir(exist_ok=True)
         return path
 
@@ -344,7 +302,7 @@ def delta_label(table: TableSchema) -> str:
 
 
 def require_whole(table: TableSchema, keys: pa.Array, rows: pa.Array) -> None:
-    """Raises where a row of a table is damaged, and names it."""
+    """Raise where a row of a table is damaged, and name it."""
     is_sound = sound_keys(table.key_columns, keys) & whole_rows(table.value_columns, rows, tails=True)
     if not is_sound.all():
         key = keys.take(pa.array((~is_sound).nonzero()[0][:1]))[0].as_py()
@@ -353,12 +311,9 @@ def require_whole(table: TableSchema, keys: pa.Array, rows: pa.Array) -> None:
 
 
 def _schema(columns: Sequence[Column]) -> pa.Schema:
-    return pa.schema([(column.name, _aware(column)) for column in columns])
-
-
-def _aware(column: Column) -> pa.DataType:
-    """The type of a column as Spark reads it: a TIMESTAMP is an instant."""
-    return pa.timestamp("us", "UTC") if column.type.kind == "TIMESTAMP" else column.type.arrow
+    """The columns as Spark reads them: a TIMESTAMP is an instant."""
+    instant = pa.timestamp("us", "UTC")
+    return pa.schema([(one.name, instant if one.type.kind == "TIMESTAMP" else one.type.arrow) for one in columns])
 
 
 def _decoded(
@@ -368,6 +323,5 @@ def _decoded(
     for batch in batches:
         require_whole(table, batch["key"], batch["row"])
         arrays = decode_columns(table, names, batch["key"], batch["row"])
-        yield pa.record_batch(
-            [array.cast(part.type) for array, part in zip(arrays, schema, strict=True)], schema=schema
-        )
+        cast = [array.cast(part.type) for array, part in zip(arrays, schema, strict=True)]
+        yield pa.record_batch(cast, schema=schema)

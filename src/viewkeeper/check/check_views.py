@@ -37,6 +37,7 @@ from viewkeeper.model.epochs import Checked
 from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.soundness import DAMAGE
+from viewkeeper.ports.meta import change_epoch_record
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import ViewDefinition
@@ -102,16 +103,21 @@ def _check_once(
         failpoint("check.started")
         chosen = snapshot.catalog.views if names is None else list(map(snapshot.catalog.view, dict.fromkeys(names)))
         left_out = why_not(chosen, snapshot.horizon.filled, database.store.read_epoch_record())
-        cases = _cases(snapshot, [view for view in chosen if view.name not in left_out])
+        cases = [
+            Case(
+                view, oracle_query_for(snapshot.catalog, view, error_tolerant=False), _has_listed_errors(snapshot, view)
+            )
+            for view in chosen
+            if view.name not in left_out
+        ]
         deltas = _deltas(snapshot, cases, is_named=names is not None)
         tables = columns_read(cases)
         if not is_whole:
-            cases = _since_last(database.store, snapshot, files, cases, tables)
+            cases = since_last(database.store, snapshot, files, cases, tables)
         verdicts: dict[int, ViewVerdict] = {case.view.id: ViewVerdict() for case in cases if not case.is_touched}
         touched = [case for case in cases if case.is_touched]
         tables = {name: tables[name] for case in touched for name in case.question.tables}
-        few_rows = database.store.bytes_used() < _FEW_ROWS_BYTES
-        options = FEW_ROWS_JAVA_OPTIONS if few_rows else ""
+        options = FEW_ROWS_JAVA_OPTIONS if database.store.facts().bytes_used < _FEW_ROWS_BYTES else ""
         session = _prepared(files, touched, tables, deltas, spark, java_options=options)
         if session is not None:
             stack.enter_context(_quiet(session) if spark is None else contextlib.nullcontext())
@@ -137,24 +143,6 @@ def _check_once(
     return _report(snapshot.epoch, judged, faults, left_out, is_named=names is not None)
 
 
-def _since_last(
-    store: Store, snapshot: Snapshot, files: CheckFiles, cases: Sequence[Case], tables: TablesRead
-) -> list[Case]:
-    """The cases, those that can be judged by what changed marked so; and the changes, as files."""
-    found, start = since_last(store, snapshot, store.read_epoch_record().checked, cases)
-    read = {name for case in found if case.since is not None for name in case.question.tables}
-    changes = {name: files.write_changed(*tables[name], start) for name in sorted(read, key=_width)}
-    return [
-        case if case.since is None else replace(case, is_touched=any(changes[name] for name in case.question.tables))
-        for case in found
-    ]
-
-
-def _width(name: str) -> int:
-    """Of a table that views of different ages read, the columns of the youngest are written last, and stay."""
-    return int(name.rpartition("_")[2])
-
-
 def _remember(
     store: Store, snapshot: Snapshot, verdicts: Sequence[tuple[Case, ViewVerdict]], faults: Sequence[Finding]
 ) -> None:
@@ -166,9 +154,7 @@ def _remember(
     wrong = Counter(fault.view for fault in faults)
     tables = {table.id: wrong[delta_label(table)] for table in snapshot.catalog.tables}
     below = {case.view.id: sum(tables[base] for base in snapshot.catalog.bases_of(case.view)) for case, _ in verdicts}
-    known = [
-        (case, len(verdict.findings) + below[case.view.id]) for case, verdict in verdicts if verdict.unknown is None
-    ]
+    known = [(case, len(found.findings) + below[case.view.id]) for case, found in verdicts if found.unknown is None]
 
     def remember(record: EpochRecord) -> EpochRecord:
         checked = {}
@@ -179,23 +165,23 @@ def _remember(
             checked[table] = Checked(epoch, now, findings, positions, whole)
         return epochs.check(record, checked)
 
-    if known and store.is_writable:
-        store.change_epoch_record(remember)
+    if known and store.capabilities.is_writable:
+        change_epoch_record(store, remember)
 
 
 @contextlib.contextmanager
 def _pinned(store: Store, epoch: int) -> Iterator[None]:
     """Within the block `epoch` stays readable (R4): for reads of versions in the store, not of held ones."""
-    if not store.is_writable:  # then nothing can change
+    if not store.capabilities.is_writable:  # then nothing can change
         yield
         return
     name = uuid.uuid4().hex
     until = store.now() + int(_LEASE_SECONDS * 1e9)
-    store.change_epoch_record(lambda record: epochs.pin(record, name, epoch, until))
+    change_epoch_record(store, lambda record: epochs.pin(record, name, epoch, until))
     try:
         yield
     finally:
-        store.change_epoch_record(lambda record: epochs.unpin(record, name))
+        change_epoch_record(store, lambda record: epochs.unpin(record, name))
     if store.read_horizon().floor > epoch:
         raise StaleRead(f"epoch {epoch} was dropped while it was read", "run it again")
 
@@ -209,14 +195,6 @@ def why_not(views: Iterable[ViewDefinition], filled: Mapping[int, int], record: 
         elif view.node.backfill not in filled:
             found[view.name] = LeftOut("it is not filled yet", "a running pipeline fills views", is_wrong=False)
     return found
-
-
-def _cases(snapshot: Snapshot, views: Sequence[ViewDefinition]) -> list[Case]:
-    catalog = snapshot.catalog
-    return [
-        Case(view, oracle_query_for(catalog, view, error_tolerant=False), _has_listed_errors(snapshot, view))
-        for view in views
-    ]
 
 
 def _has_listed_errors(snapshot: Snapshot, view: ViewDefinition) -> bool:
@@ -273,32 +251,23 @@ def _quiet(session: SparkSession) -> Iterator[None]:
 
 def _with_columns(store: Store, case: Case, verdict: ViewVerdict) -> ViewVerdict:
     """The verdict on a view, and where its columns show something else than its records; not of a part of it."""
-    wrong = store.wrong_columns(case.view.node.table) if case.since is None and verdict.unknown is None else iter(())
-    found = tuple(
-        Finding(case.view.name, _decoded(case, key), "wrong", expected, shown)
-        for key, expected, shown in itertools.islice(wrong, FINDINGS_MAX)
-    )
-    return replace(verdict, findings=(*verdict.findings, *found)) if found else verdict
-
-
-def _decoded(case: Case, key: bytes) -> tuple[object, ...]:
-    return tuple(array[0].as_py() for array in decode_keys(case.view.node.key, pa.array([key], pa.binary())))
+    if case.since is not None or verdict.unknown is not None:
+        return verdict
+    found = list(verdict.findings)
+    for key, expected, shown in itertools.islice(store.wrong_columns(case.view.node.table), FINDINGS_MAX):
+        decoded = decode_keys(case.view.node.key, pa.array([key], pa.binary()))
+        parts = tuple(array[0].as_py() for array in decoded)
+        found.append(Finding(case.view.name, parts, "wrong", expected, shown))
+    return replace(verdict, findings=tuple(found))
 
 
 def _faults_of_delta(files: CheckFiles, table: TableSchema) -> list[Finding]:
     if table.id in files.unread:
         return []
     key = tuple(table.position(name) for name in table.key)
-    shape = Shape(
-        view=delta_label(table),
-        values=[column.name for column in table.columns],
-        doubles=frozenset(),
-        expected_key=key,
-        found_key=key,
-        bounds={},
-        is_near=False,
-    )
-    base, delta = files.sides_of_delta(table)
+    values = [column.name for column in table.columns]
+    shape = Shape(delta_label(table), values, frozenset(), expected_key=key, found_key=key, bounds={}, is_near=False)
+    base, delta = files.path("base", table), files.path("delta", table)
     return list(named_once(files.faults(table.delta or 0), compare(shape, base, delta, files.scratch)[1]))
 
 
@@ -317,11 +286,9 @@ def _report(
         for case, verdict in verdicts
         if verdict.unknown is not None
     }
-    notes = [f"view {name} could not be judged, which says nothing against it: {one}" for name, one in unknown.items()]
+    notes = [f"view {name} could not be judged, and may be right: {one}" for name, one in unknown.items()]
     notes += [f"view {name} was not compared: {one}" for name, one in left_out.items() if one.is_wrong]
-    notes += [
-        f"view {case.view.name} was checked as a whole: {case.why_whole}" for case, _ in verdicts if case.why_whole
-    ]
+    notes += [f"view {one.view.name} was checked as a whole: {one.why_whole}" for one, _ in verdicts if one.why_whole]
     if unfilled := [name for name, one in left_out.items() if not one.is_wrong]:
         verb = "is" if len(unfilled) == 1 else "are"
         notes.append(f"{', '.join(unfilled)} {verb} not filled yet, so not compared; a running pipeline fills views")

@@ -1,8 +1,8 @@
 """Comparing: recomputed records against stored ones.
 
-In: two directories of Parquet files. Out: findings. Always: NULL equals NULL, NaN equals NaN, −0.0 equals 0.0, a DOUBLE
-that is computed from sums agrees within its bound, and all else is equal bit for bit. Rows without a key are compared
-as a bag: equal ones are numbered. What does not fit a bounded memory is kept in files.
+In: directories of Parquet files. Out: findings. Always: NULL equals NULL, NaN equals NaN, −0.0 equals 0.0, a DOUBLE that
+is computed from sums agrees within its bound, and all else is equal bit for bit. Rows without a key are compared as a bag:
+equal ones are numbered. What does not fit a bounded memory is kept in files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Shape:
 
     @property
     def exact(self) -> list[int]:
-        """The values that must be equal."""
         return [place for place in range(len(self.values)) if place not in self.doubles]
 
     @property
@@ -61,9 +60,13 @@ def compare(
     differs = " OR ".join(_differs(shape, place) for place in range(len(shape.values))) or "false"
     known = [f"CASE WHEN e.there THEN e.{key} ELSE f.{key} END AS {key}" for key in shape.keys]
     shown = [f"{side}.c{place} AS {side}{place}" for side in "ef" for place in range(len(shape.values))]
+    found_side = "found"
+    if touched is not None:
+        same = [f"c{place} IS NOT DISTINCT FROM k{part}" for part, place in enumerate(shape.found_key)]
+        found_side = f"(SELECT found.* FROM found SEMI JOIN touched ON {' AND '.join(same) or 'true'})"
     sql = f"""SELECT {", ".join([*known, "e.there AS e", "f.there AS f", *shown])}
               FROM ({_keyed(shape, "expected", shape.expected_key)}) e
-              FULL OUTER JOIN ({_keyed(shape, "found" if touched is None else _of_touched(shape), shape.found_key)}) f
+              FULL OUTER JOIN ({_keyed(shape, found_side, shape.found_key)}) f
                 ON {joined}
               WHERE e.there IS NULL OR f.there IS NULL OR {differs}
               ORDER BY {", ".join([*shape.keys, "e.there"])} LIMIT {FINDINGS_MAX}"""
@@ -78,21 +81,16 @@ def compare(
     return counted, [_finding(shape, row) for row in rows]
 
 
-def _of_touched(shape: Shape) -> str:
-    keys = [f"c{place} IS NOT DISTINCT FROM k{part}" for part, place in enumerate(shape.found_key)]
-    return f"(SELECT found.* FROM found SEMI JOIN touched ON {' AND '.join(keys) or 'true'})"
-
-
 def _keyed(shape: Shape, side: str, key: tuple[int, ...] | None) -> str:
     """A side with its key; the key of a bag is every value that is no DOUBLE, and a number in the order of the rest."""
     if shape.expected_key is not None and key is not None:
         keys = [f"c{place} AS k{part}" for part, place in enumerate(key)]
-        return f"SELECT {', '.join([*keys, '*'])}, true AS there FROM {side}"
-    by = ", ".join(f"c{place}" for place in shape.exact) or "true"
-    others = ", ".join(f"c{place}" for place in sorted(shape.doubles))
-    keys = [f"c{place} AS k{part}" for part, place in enumerate(shape.exact)]
-    order = f" ORDER BY {others}" if others else ""
-    keys.append(f"row_number() OVER (PARTITION BY {by}{order}) AS k{len(shape.exact)}")
+    else:
+        by = ", ".join(f"c{place}" for place in shape.exact) or "true"
+        others = ", ".join(f"c{place}" for place in sorted(shape.doubles))
+        order = f" ORDER BY {others}" if others else ""
+        number = f"row_number() OVER (PARTITION BY {by}{order}) AS k{len(shape.exact)}"
+        keys = [*(f"c{place} AS k{part}" for part, place in enumerate(shape.exact)), number]
     return f"SELECT {', '.join([*keys, '*'])}, true AS there FROM {side}"
 
 
@@ -110,8 +108,7 @@ def _differs(shape: Shape, place: int) -> str:
 
 
 def _finding(shape: Shape, row: dict[str, object]) -> Finding:
-    sides = [
-        {name: row[f"{side}{place}"] for place, name in enumerate(shape.values)} if row[side] else None for side in "ef"
-    ]
-    kind = "missing" if sides[1] is None else "extra" if sides[0] is None else "wrong"
-    return Finding(shape.view, tuple(row[key] for key in shape.keys), kind, sides[0], sides[1])
+    names = list(enumerate(shape.values))
+    expected, found = ({name: row[f"{side}{i}"] for i, name in names} if row[side] else None for side in "ef")
+    kind = "missing" if found is None else "extra" if expected is None else "wrong"
+    return Finding(shape.view, tuple(row[key] for key in shape.keys), kind, expected, found)

@@ -3,7 +3,7 @@
 In: the blocks of a query. Out: the same blocks, changed in place: what can fail is wrapped in a TRY, and a row of which
 a part fails is left out. Always: as in a view (`docs/sql.md`): a row on which an expression fails is absent from the
 block that computes it, a value of a group that fails is NULL, a group that HAVING fails on is not shown. Spark alone
-decides which rows these are: what the pipeline set aside is not used.
+decides which rows these are; what the pipeline set aside is not used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from viewkeeper.algebra.aggregates import FUNCTIONS, NODES
 from viewkeeper.check.query_blocks import Block, known, parsed, parts_of, text_of
-from viewkeeper.errors import EpochFailed, ViewKeeperError
+from viewkeeper.errors import EpochFailed
 
 TRY = "viewkeeper_try"  # Catalyst's TryEval: NULL where its argument fails
 # What never fails by itself; anything else may fail.
@@ -30,10 +30,7 @@ _SAFE = (
 def make_error_tolerant(block: Block) -> None:
     """Make sure that nothing in the block stops Spark."""
     guards = [*_join_guards(block), *_where_guards(block)]
-    if block.is_grouped:
-        guards += _guard_groups(block)
-    else:
-        guards += _guard_items(block)
+    guards += _guard_groups(block) if block.is_grouped else _guard_items(block)
     where = block.tree.args.get("where")
     if where is not None:
         where.set("this", _tried_conjuncts(where.this))
@@ -106,8 +103,7 @@ def _guard_items(block: Block) -> list[exp.Expression]:
     ordered = [block.meant(part.this) for part in order.expressions] if order else []
     guards = [item.unalias().copy() for item in (*tree.expressions, *ordered) if can_fail(item)]
     for item in [*tree.expressions, *(part.this for part in (order.expressions if order else []))]:
-        value = item.unalias()
-        if can_fail(value):
+        if can_fail(value := item.unalias()):
             value.replace(_tried(value))
     return guards
 
@@ -178,16 +174,8 @@ def _kept_keys(block: Block, join: exp.Join) -> list[exp.Expression]:
     keys = [key for pair in pairs for key in (pair.this, pair.expression) if can_fail(key)]
     if join.side == "FULL":
         return [key.copy() for key in keys]
-    return [key.copy() for key in keys if _is_of(block, key, block.joins[:place]) is (join.side != "RIGHT")]
-
-
-def _is_of(block: Block, key: exp.Expression, joins: list[exp.Join]) -> bool:
-    """Whether an expression refers to tables before a join."""
-    try:
-        block.bound([exp.alias_(key.copy(), "x")], joins)
-    except ViewKeeperError:
-        return False
-    return True
+    before, is_left = block.joins[:place], join.side != "RIGHT"
+    return [key.copy() for key in keys if block.binds([exp.alias_(key.copy(), "x")], before) is is_left]
 
 
 def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:

@@ -1,12 +1,10 @@
-"""Oracle SQL: the queries by which another engine judges a view, all of it or only the records that changes can have
-touched.
+"""Oracle SQL: the queries by which another engine judges a view, all of it or only records that changes can have touched.
 
-In: a view's original text; the names under which an engine has changed rows, before and after. Out: the same query in
-Spark SQL, with the view's key and, for sums and averages that Spark adds up in doubles, their tolerances; SQL for the
-keys of the records that changes can have touched, or why there is none. Always: it uses the text's own expressions, not
-our planner's, and nothing of `operators` or `engine`. Only the layout of a join's key is taken from the plan, and only
-where it is beyond doubt: inner joins of base tables, each named once. No key is left out that a change can have
-touched, and a key too many only costs its comparison.
+In: a view's original text; the names of changed rows, before and after. Out: the same query in Spark SQL, with the view's
+key and, for sums and averages that Spark adds up in doubles, their tolerances; SQL for the keys of the records that
+changes can have touched, or why there is none. Always: it uses the text's own expressions, not our planner's, and nothing of
+`operators` or `engine`. Only the layout of a join's key is taken from the plan, and only for inner joins of base tables,
+each named once. No key is left out that a change can have touched, and a key too many only costs its comparison.
 """
 
 from __future__ import annotations
@@ -16,6 +14,8 @@ from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
+from viewkeeper.algebra.relations import Scan
+from viewkeeper.algebra.row_key import row_key
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.check.error_tolerant_sql import make_error_tolerant
 from viewkeeper.check.query_blocks import (
@@ -33,25 +33,22 @@ from viewkeeper.check.query_blocks import (
     parts_of,
     text_of,
 )
-from viewkeeper.errors import ViewKeeperError
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.define import lower
-from viewkeeper.plan.nodes import JoinNode, Node, ProjectNode, TopNode
-
-KeyParts = list[tuple[int, int]]  # a base table, and a part of its key
+from viewkeeper.plan.nodes import TopNode
 
 
 def join_key(catalog: Catalog, view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
     """The parts of the view's key as the block can select them; None where that is not known."""
     aliases = aliases_of(block)
-    nodes = {int(node.table): node for node in lower(catalog, view).nodes}
-    parts = None if aliases is None else _key_parts(nodes, list(nodes)[-1])
-    if aliases is None or parts is None or len(parts) != len(view.node.key):
+    parts = row_key(lower(catalog, view).relation)
+    if aliases is None or len(parts) != len(view.node.key):
         return None
-    if any(table not in aliases for table, _ in parts):
+    found = [(int(part.origin.table.id), part.number) for part in parts if isinstance(part.origin, Scan)]
+    if len(found) < len(parts) or any(table not in aliases for table, _ in found):
         return None
     tables = {int(table.id): table for table in block.tables.values()}
-    return [exp.column(tables[table].key[part], table=aliases[table], quoted=True) for table, part in parts]
+    return [exp.column(tables[table].key[number], table=aliases[table], quoted=True) for table, number in found]
 
 
 def aliases_of(block: Block) -> dict[int, str] | None:
@@ -65,27 +62,6 @@ def aliases_of(block: Block) -> dict[int, str] | None:
         return None
     aliases = {int(block.tables[one.name].id): one.alias for one in sources}
     return aliases if len(aliases) == len(sources) else None
-
-
-def _key_parts(nodes: Mapping[int, Node], source: int) -> KeyParts | None:
-    """What the row key of a source consists of: that of a join is the keys of its sides that are not looked up."""
-    node = nodes.get(source)
-    if isinstance(node, ProjectNode) and len(node.edges) == 1:
-        return _key_parts_of(nodes, node.edges[0].source, len(node.key))
-    if not isinstance(node, JoinNode) or node.kind != "inner" or any(len(side.edges) > 1 for side in node.sides):
-        return None
-    found: KeyParts = []
-    for side in [side for side in node.sides if side.key]:
-        below = _key_parts_of(nodes, side.edges[0].source, len(side.key))
-        if below is None:
-            return None
-        found += below
-    return found
-
-
-def _key_parts_of(nodes: Mapping[int, Node], source: int, width: int) -> KeyParts | None:
-    below = _key_parts(nodes, source) if source in nodes else [(source, part) for part in range(width)]
-    return below if below is not None and len(below) == width else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +85,13 @@ class OracleQuery:
 
 
 def oracle_query_for(catalog: Catalog, view: ViewDefinition, *, error_tolerant: bool) -> OracleQuery:
-    """The query to run. `careful`: in a form on which Spark does not stop where the view has a result."""
+    """The query to run. `error_tolerant`: in a form on which Spark does not stop where the view has a result."""
     if view.kind == "INDEX":
-        return _index_query(catalog, view)
+        tree, tables = index_tree(catalog, view)
+        shown = {item.column.name for item in view.shown}
+        columns = {name: [one for one in table.columns if one.name in shown] for name, table in tables.items()}
+        sql = _numbered(view, tree, None, {})
+        return OracleQuery(sql, tables, columns, _shown_key(view), {}, is_near=False, doubt=None)
     tree, tables = expanded_query(catalog, view)
     key, bounds = _ask_more(catalog, view, tree, tables)
     columns = {name: columns_named(tree, table.columns) for name, table in tables.items()}
@@ -121,7 +101,11 @@ def oracle_query_for(catalog: Catalog, view: ViewDefinition, *, error_tolerant: 
         make_exact(block, wide=error_tolerant)
         if error_tolerant:
             make_error_tolerant(block)
-    doubt = _doubt(catalog, view, blocks, error_tolerant=error_tolerant)
+    doubt = None
+    if any(isinstance(node, TopNode) and not node.is_total for node in lower(catalog, view).nodes):
+        doubt = "its ORDER BY leaves rows equal, of which Spark may take others; with the key in it there are none"
+    elif error_tolerant and any(block.sums_wide_decimals for block in blocks):
+        doubt = "a sum of DECIMAL leaves 38 digits in Spark, perhaps on its way to one that fits"
     return OracleQuery(_numbered(view, tree, key, bounds), tables, columns, key, bounds, is_near, doubt)
 
 
@@ -133,23 +117,6 @@ def _numbered(view: ViewDefinition, tree: exp.Query, key: Sequence[int] | None, 
     names = [f"c{place}" for place in range(len(kinds))]
     items = [f"CAST({c} AS TIMESTAMP_NTZ) AS {c}" if k == "TIMESTAMP" else c for c, k in zip(names, kinds, strict=True)]
     return f"SELECT {', '.join(items)} FROM ({text_of(tree)}) AS answer ({', '.join(names)})"
-
-
-def _doubt(catalog: Catalog, view: ViewDefinition, blocks: Sequence[Block], *, error_tolerant: bool) -> str | None:
-    if any(isinstance(node, TopNode) and not node.is_total for node in lower(catalog, view).nodes):
-        return "its ORDER BY leaves rows equal, of which Spark may take others; with the key in it there are none"
-    if error_tolerant and any(block.sums_wide_decimals for block in blocks):
-        return "a sum of DECIMAL leaves 38 digits in Spark, perhaps on its way to one that fits"
-    return None
-
-
-def _index_query(catalog: Catalog, view: ViewDefinition) -> OracleQuery:
-    tree, tables = index_tree(catalog, view)
-    names = {item.column.name for item in view.shown}
-    columns = {name: [one for one in table.columns if one.name in names] for name, table in tables.items()}
-    return OracleQuery(
-        _numbered(view, tree, None, {}), tables, columns, _shown_key(view), {}, is_near=False, doubt=None
-    )
 
 
 def index_tree(catalog: Catalog, view: ViewDefinition) -> tuple[exp.Query, Tables]:
@@ -216,8 +183,7 @@ def _bounds(view: ViewDefinition, block: Block) -> dict[int, exp.Expression]:
     items = [item.unalias() for item in block.tree.expressions]
     if len(items) != len(view.shown):  # a star over groups
         return {}
-    found = {}
-    doubles = block.rounded
+    found, doubles = {}, block.rounded
     for place, (item, shown) in enumerate(zip(items, view.shown, strict=True)):
         sums = [call for call in doubles if any(part is call for part in parts_of(item))]
         if sums and shown.column.type.kind == "DOUBLE":
@@ -233,34 +199,26 @@ def _bound(value: exp.Expression, sums: Sequence[exp.AggFunc]) -> str:
     return f"1E-9D * ABS(CAST({text_of(value)} AS DOUBLE)) + {' + '.join(errors)}"
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedKeys:
-    """SQL for the keys `k0`, `k1`, … of the records that may have been touched, or why a check is of all records."""
-
-    sql: str = ""
-    why_not: str | None = None
-
-
-def changed_keys(catalog: Catalog, view: ViewDefinition) -> ChangedKeys:
-    """What tells the records of a view that changes of its tables can have touched.
+def changed_keys(catalog: Catalog, view: ViewDefinition) -> tuple[str, str | None]:
+    """SQL for the keys `k0`, `k1`, … of the records that changes can have touched; or why a check is of all records.
 
     Changed rows are read from tables named by `changed_name`. A row of a join meets rows of the other tables as they are
     and as they were: all that it can have met.
     """
     tree, tables = index_tree(catalog, view) if view.kind == "INDEX" else expanded_query(catalog, view)
     if not isinstance(tree, exp.Select) or any(tree.args.get(clause) for clause in ("order", "limit")):
-        return ChangedKeys(why_not="its text is more than one SELECT, or has ORDER BY")
+        return "", "its text is more than one SELECT, or has ORDER BY"
     if len(list(tree.find_all(exp.Query))) > 1:
-        return ChangedKeys(why_not="its text has a query inside, or is over another view")
+        return "", "its text has a query inside, or is over another view"
     block = Block(tree, tables)
     aliases, keys = aliases_of(block), keys_of(catalog, view, block)
     if aliases is None or keys is None:
-        return ChangedKeys(why_not="its text has an outer join, or does not tell the key of its records")
+        return "", "its text has an outer join, or does not tell the key of its records"
     found = [_reached(block, keys, place) for place in range(len(aliases))]
     names = ", ".join(f"k{place}" for place in range(len(keys) or 1))
     kinds = [column.type.kind for column in view.node.key] or ["BOOLEAN"]
     items = [f"CAST(k{i} AS TIMESTAMP_NTZ) AS k{i}" if kind == "TIMESTAMP" else f"k{i}" for i, kind in enumerate(kinds)]
-    return ChangedKeys(f"SELECT DISTINCT {', '.join(items)} FROM ({' UNION ALL '.join(found)}) AS touched ({names})")
+    return f"SELECT DISTINCT {', '.join(items)} FROM ({' UNION ALL '.join(found)}) AS touched ({names})", None
 
 
 def restricted(question: OracleQuery, affected: str) -> str:
@@ -274,7 +232,7 @@ def _reached(block: Block, keys: Sequence[exp.Expression], place: int) -> str:
     items = [exp.alias_(key.copy(), f"k{part}") for part, key in enumerate(keys)] or [exp.alias_(exp.true(), "k0")]
     alone = exp.Select(expressions=[item.copy() for item in items])
     alone.set("from_", exp.From(this=_sources(block.tree)[place].copy()))
-    if not block.joins or _binds(alone, block.tables):
+    if not block.joins or Block(alone, block.tables).binds([item.copy() for item in alone.expressions]):
         return _changed_rows_sql(alone, block.tables, 0)
     joined = exp.Select(expressions=items)
     for part in ("from_", "where"):
@@ -301,12 +259,3 @@ def _changed_rows_sql(tree: exp.Select, tables: Tables, place: int) -> str:
 
 def _sources(tree: exp.Select) -> list[exp.Table]:
     return [tree.args["from_"].this, *(join.this for join in tree.args.get("joins") or [])]
-
-
-def _binds(tree: exp.Select, tables: Tables) -> bool:
-    """Whether the SELECT needs no other table."""
-    try:
-        Block(tree, tables).bound([item.copy() for item in tree.expressions])
-    except ViewKeeperError:
-        return False
-    return True

@@ -3,8 +3,7 @@
 In: a view whose text may name other views. Out: a query in which every view, and every name of a WITH, is replaced by
 its subquery, and every table has a name of its own; for each SELECT in it what belongs to it and not to a query inside
 it. Always: the users' own text, not our planner's; a name means what it meant when the view was written, and a table
-has the columns it had then. The FROM of a block can be bound by itself, so our binder knows its columns and the types
-of expressions over them.
+has the columns it had then. The FROM of a block can be bound alone, so our binder knows its columns and their types.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sqlglot import expressions as exp
 from viewkeeper.algebra.aggregates import FUNCTIONS, NODES, AggregateFunction, Asked
 from viewkeeper.algebra.relations import Relation, Scan
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.errors import InvariantBroken
+from viewkeeper.errors import InvariantBroken, ViewKeeperError
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.types import SqlType
 from viewkeeper.sql.bind_query import bind_select
@@ -122,16 +121,13 @@ class Block:
 
     def aggregates(self) -> Iterator[exp.AggFunc]:
         """The calls of aggregates, whose arguments are columns of FROM."""
-        order = self.tree.args.get("order")
-        for part in (*self.tree.expressions, self.tree.args.get("having"), order):
-            for node in parts_of(part):
-                if isinstance(node, exp.AggFunc):
-                    yield node
+        parts = (*self.tree.expressions, self.tree.args.get("having"), self.tree.args.get("order"))
+        return (node for part in parts for node in parts_of(part) if isinstance(node, exp.AggFunc))
 
     @cached_property
     def sums(self) -> list[tuple[exp.AggFunc, SqlType]]:
         """The calls of functions that sum, with the type of each one's argument."""
-        calls = [call for call in self.aggregates() if _sums(call)]
+        calls = [call for call in self.aggregates() if type(call) in NODES and known(call).error is not None]
         items = [exp.alias_(argument_of(call).copy(), f"x{number}") for number, call in enumerate(calls)]
         types = [column.type for column in self.bound(items).columns] if calls else []
         return list(zip(calls, types, strict=True))
@@ -154,13 +150,17 @@ class Block:
         source.set("joins", [join.copy() for join in (self.joins if joins is None else joins)])
         return bind_select(source.sql(dialect=ViewSpark), lambda name: Scan(self.tables[name]))
 
+    def binds(self, items: Sequence[exp.Expression], joins: Sequence[exp.Join] | None = None) -> bool:
+        """Whether `bound` knows all columns that the items refer to."""
+        try:
+            self.bound(items, joins)
+        except ViewKeeperError:
+            return False
+        return True
+
 
 def known(call: exp.AggFunc) -> AggregateFunction:
     return FUNCTIONS[NODES[type(call)]]
-
-
-def _sums(call: exp.AggFunc) -> bool:
-    return type(call) in NODES and known(call).error is not None
 
 
 def argument_of(call: exp.AggFunc) -> exp.Expression:
@@ -182,12 +182,8 @@ def blocks_of(tree: exp.Expression, tables: Tables) -> list[Block]:
 
 def parts_of(node: exp.Expression | None) -> Iterator[exp.Expression]:
     """The node and what is below it, but not what is inside a query of its own."""
-    if node is not None:
-        yield from (part for part in node.walk(prune=_is_query) if not _is_query(part))
-
-
-def _is_query(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Query)
+    found = node.walk(prune=lambda part: isinstance(part, exp.Query)) if node is not None else ()
+    return (part for part in found if not isinstance(part, exp.Query))
 
 
 def columns_named(tree: exp.Expression, columns: Sequence[Column]) -> list[Column]:

@@ -8,7 +8,7 @@ process runs it. What is written for readers is one epoch (repair), or one chang
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from viewkeeper.check.verify import Progress
     from viewkeeper.engine.spark_session import SparkSession
     from viewkeeper.model.epochs import Repaired
-    from viewkeeper.model.schema import TableSchema
 
 _ROWS_AT_ONCE = 1_000
 
@@ -52,7 +51,10 @@ def repair_views(
     failpoint("repair.checked")
     left_out = _left_out(database, names, before)
     chosen = [one.view for one in before.outcomes if one.view not in left_out]
-    _distrust(database, chosen)
+    catalog = database.catalog()
+    nodes = [table for name in chosen for node in catalog.stored(catalog.view(name)) for table in node.tables]
+    deltas = [table.delta for table in catalog.tables if table.delta is not None]
+    database.store.distrust([*dict.fromkeys(nodes), *deltas])  # what it remembers may be what others changed
     rebuilt, failed = _rebuilt(database, before, chosen, spark)
     failpoint("repair.rebuilt")
     left_out |= failed
@@ -77,14 +79,6 @@ def repair_views(
         after,
         tuple(_outcome(one, mine.get(one.view), rebuilt, left_out.get(one.view)) for one in after.outcomes),
     )
-
-
-def _distrust(database: Connection, names: Sequence[str]) -> None:
-    """Have the store read the records of views, and of DELTAs, anew: what it remembers of them may be what others changed."""
-    catalog = database.catalog()
-    nodes = [table for name in names for node in catalog.stored(catalog.view(name)) for table in node.tables]
-    deltas = [table.delta for table in catalog.tables if table.delta is not None]
-    database.store.distrust([*dict.fromkeys(nodes), *deltas])
 
 
 def _outcome(left: ViewOutcome, done: Repaired | None, rebuilt: Sequence[str], left_out: LeftOut | None) -> ViewOutcome:
@@ -113,7 +107,12 @@ def _rebuilt(
     unreadable = [finding for finding in before.findings if finding.kind in (UNREADABLE, MISPLACED)]
     if any(finding.view in labels for finding in unreadable):
         _reset_all(database)
-        await_request(database, lambda: _is_filling(database), spark)
+
+        def is_filling() -> bool:
+            catalog, record = database.catalog(), database.store.read_epoch_record()
+            return bool(unfilled(catalog, filled=record.filled, stopped=record.stopped))
+
+        await_request(database, is_filling, spark)
         return tuple(sorted(view.name for view in database.catalog().views)), {}
     damaged = {finding.view for finding in unreadable if finding.kind == UNREADABLE}
     logged = _log_wrong_rows_again(database, before)
@@ -124,9 +123,11 @@ def _rebuilt(
 def _rebuilt_each(
     database: Connection, names: Sequence[str], spark: SparkSession | None
 ) -> tuple[tuple[str, ...], dict[str, LeftOut]]:
-    """Rebuild views, all together or, where that fails for one, each by itself; returns those that are, and those that
-    cannot be."""
-    groups = _sharing(database.catalog(), names)
+    """Rebuild views, together or, where that fails for one, each alone; returns those that are, and those that cannot be."""
+    catalog, groups = database.catalog(), list[list[str]]()  # of views that are rebuilt together
+    for name in names:
+        if not any(name in group for group in groups):
+            groups.append([view.name for view in sharing_records(catalog, [name])])
     if len(groups) > 1:
         with contextlib.suppress(EpochFailed):  # of one of them: then each by itself
             return rebuild_views(database, names, spark), {}
@@ -139,20 +140,13 @@ def _rebuilt_each(
     return rebuilt, failed
 
 
-def _sharing(catalog: Catalog, names: Sequence[str]) -> list[list[str]]:
-    """The views in groups of those that are rebuilt together."""
-    found: list[list[str]] = []
-    for name in names:
-        if not any(name in group for group in found):
-            found.append([view.name for view in sharing_records(catalog, [name])])
-    return found
-
-
 def _repaired(
     database: Connection, names: Sequence[str], spark: SparkSession | None
 ) -> tuple[dict[str, Repaired], dict[str, LeftOut]]:
-    """Put the records of views right; returns what was done in each, and in those that share records with them, and why
-    it was not done in others."""
+    """Put the records of views right; returns what was done in each, and in those that share records with them.
+
+    Also returned: why it was not done in others.
+    """
     failed: dict[str, LeftOut] = {}
     mine: dict[str, Repaired] = {}
     while rest := [name for name in names if name not in failed]:
@@ -161,27 +155,25 @@ def _repaired(
         catalog, record = database.catalog(), database.store.read_epoch_record()
         done = [(view, record.repaired.get(view.node.table)) for view in catalog.views]
         mine = {view.name: one for view, one in done if one is not None and one.backfill == backfill}
-        if not stopped:
-            return mine, failed | _not_done(rest, mine, why_not(catalog.views, record.filled, record))
+        if not stopped:  # a view that is left met damage, or something took its place
+            fact = "the repair was given up: another request or statement took its place"
+            again, why = LeftOut(fact, "run it again", is_wrong=True), why_not(catalog.views, record.filled, record)
+            return mine, failed | {name: why.get(name, again) for name in rest if name not in mine}
         for name, reason in stopped.items():  # all are given up then: once more without those that share with it
             told = LeftOut(f"it cannot be filled anew: {reason}", _way_out(name), is_wrong=True)
             failed |= {view.name: told for view in sharing_records(catalog, [name])}
     return mine, failed
 
 
-def _not_done(names: Sequence[str], mine: Collection[str], why: Mapping[str, LeftOut]) -> dict[str, LeftOut]:
-    """The views that an epoch of a repair was for, and has left: it has met damage, or something took its place."""
-    again = LeftOut(
-        "the repair was given up: another request or statement took its place", "run it again", is_wrong=True
-    )
-    return {name: why.get(name, again) for name in names if name not in mine}
-
-
 def _log_wrong_rows_again(database: Connection, report: CheckReport) -> list[str]:
     """Write rows that DELTA has wrong as they are in the base; returns the views that were computed with DELTA's."""
     catalog, found = database.catalog(), list[str]()
     for table in [table for table in catalog.tables if table.delta is not None]:
-        keys = [_encoded(table, finding.key) for finding in report.findings if finding.view == delta_label(table)]
+        keys = []
+        for finding in report.findings:
+            if finding.view == delta_label(table):
+                parts = [one.replace(tzinfo=UTC) if isinstance(one, datetime) else one for one in finding.key]
+                keys.append(key_bytes(f"table {table.name}", table.key_columns, parts))
         for start in range(0, len(keys), _ROWS_AT_ONCE):
             some = keys[start : start + _ROWS_AT_ONCE]
             for chosen in database.store.together(some, apart=True):
@@ -189,11 +181,6 @@ def _log_wrong_rows_again(database: Connection, report: CheckReport) -> list[str
                 database.write_rows([again], [table], apart=True)
         found += [view.name for view in catalog.views if keys and table.id in catalog.bases_of(view)]
     return list(dict.fromkeys(found))
-
-
-def _encoded(table: TableSchema, key: tuple[object, ...]) -> bytes:
-    instants = [part.replace(tzinfo=UTC) if isinstance(part, datetime) else part for part in key]
-    return key_bytes(f"table {table.name}", table.key_columns, instants)
 
 
 def rebuild_views(database: Connection, names: Sequence[str], spark: SparkSession | None) -> tuple[str, ...]:
@@ -217,16 +204,18 @@ def rebuild_views(database: Connection, names: Sequence[str], spark: SparkSessio
 
 
 def _left_out(database: Connection, names: Sequence[str] | None, before: CheckReport) -> dict[str, LeftOut]:
-    """The views that cannot be put right: none of them, nor of those that share records with them, may be stopped, unfilled
-    or being replaced, and their tables must be readable."""
+    """The views that cannot be put right.
+
+    None of them, nor of those that share records with them, may be stopped, unfilled or being replaced, and their tables
+    must be readable.
+    """
     catalog, record = database.catalog(), database.store.read_epoch_record()
     troubled = why_not(catalog.views, record.filled, record)
     by_id = {view.id: view.name for view in catalog.views}
     for new in catalog.replacements:
         if not new.twin and (name := by_id.get(new.replaces[-1])) is not None:
-            troubled[name] = LeftOut(
-                "it is being replaced", "wait until the new one is filled", is_wrong=names is not None
-            )
+            way_out = "wait until the new one is filled"
+            troubled[name] = LeftOut("it is being replaced", way_out, is_wrong=names is not None)
     unread = [one for one in before.outcomes if one.state == "not done" and one.way_out]
     found = {one.view: LeftOut(one.why or "", one.way_out, is_wrong=True) for one in unread}
     for name in [one.view for one in before.outcomes]:
@@ -253,11 +242,6 @@ def _request(database: Connection, names: Sequence[str], ending: Ending) -> int:
 
 def _reset_all(database: Connection) -> None:
     own_now(database.store.claim(take_over=False), lambda _: reset_views(database.store))[0].release()
-
-
-def _is_filling(database: Connection) -> bool:
-    catalog, record = database.catalog(), database.store.read_epoch_record()
-    return bool(unfilled(catalog, filled=record.filled, stopped=record.stopped))
 
 
 def _is_pending(database: Connection, backfill: int, stopped: dict[str, str]) -> bool:

@@ -14,7 +14,7 @@ class Finding:
     """A record that differs from its recomputation; `expected` is None for an extra one, `found` for a missing one.
 
     "misplaced": it is in a partition where a scan finds it and a get does not; `expected` is None if it is where it belongs
-    too. "unreadable": its bytes are damaged; where they are those of its key, `key` has them as they are. Both say `why`.
+    too. "unreadable": its bytes are damaged; a damaged key is shown as its bytes. Both say `why`.
     """
 
     view: str
@@ -66,9 +66,8 @@ class RepairReport:
     """Views put right by one epoch: how many of the records of each it wrote, and how many of their auxiliary tables.
 
     `rebuilt` are views that were filled anew: over a table whose DELTA was wrong, or with records that no epoch can read
-    or put right.
-    `before` and `after` are checks: what was found, and what is left. `outcomes`: what was done with each view that was
-    asked for. `ok`: `after` is, and all of it was done.
+    or put right. `before` and `after` are checks; `outcomes` says what was done with each view that was asked for. `ok`:
+    `after` is, and all of it was done.
     """
 
     ok: bool

@@ -2,9 +2,9 @@
 
 In: cases, files with the rows of base tables and the records of views, and what the store remembers of earlier checks.
 Out: a verdict on each; for a case of which only touched records are to be compared a mark, for the others the reason.
-Always: a query that the engine stops at is run once more, error-tolerant; one without a result is reported as such,
-which does not count against the view. A check goes back to the last one only if that found nothing, the log holds every
-change since, and the records are those that were checked; whatever is in doubt is checked as a whole.
+Always: a query that the engine stops at is run once more, error-tolerant; without a result the view is unknown, not
+wrong. A check goes back to the last one only if that found nothing, the log holds every change since, and the records are
+those that were checked; what is in doubt is checked as a whole.
 """
 
 from __future__ import annotations
@@ -14,24 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.check.check_files import CheckFiles
 from viewkeeper.check.compare import Shape, compare
 from viewkeeper.check.oracle_sql import OracleQuery, changed_keys, oracle_query_for, restricted
 from viewkeeper.check.query_blocks import changed_name
 from viewkeeper.check.report import Finding
+from viewkeeper.client.session import Snapshot
 from viewkeeper.errors import EpochFailed, PositionLost
+from viewkeeper.model.epochs import Checked
 from viewkeeper.model.positions import Position, Positions
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.ports.store import Recompute
-
-if TYPE_CHECKING:
-    from viewkeeper.check.check_files import CheckFiles
-    from viewkeeper.client.session import Snapshot
-    from viewkeeper.model.epochs import Checked
-    from viewkeeper.ports.store import Store
-
+from viewkeeper.ports.store import Recompute, Store
 
 Progress = Callable[[int, int], None]
 _AT_ONCE = 3  # while Spark plans one query, its tasks run others
@@ -39,7 +34,7 @@ _AT_ONCE = 3  # while Spark plans one query, its tasks run others
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A view to be judged. `has_troubles`: it has rows set aside or groups degraded, so it is queried with care.
+    """A view to be judged. `has_troubles`: it has rows set aside or groups degraded, so its query is error-tolerant.
 
     `since`: only the records are compared that changes after that epoch can have touched, and `affected` is SQL for
     their keys; `is_touched`: there are such changes. `why_whole`: why that was asked for and is not done.
@@ -91,9 +86,9 @@ def judge(
     """The verdicts by view; a result is compared, and deleted, while the next ones are computed."""
     changed = {name for case in cases if case.since is not None for name in case.question.tables}
     for name, (table, columns) in tables.items():
-        recompute.register(name, columns, files.table(table))
+        recompute.register(name, columns, files.path("table", table))
         if name in changed:
-            recompute.register(changed_name(table), columns, files.changed(table))
+            recompute.register(changed_name(table), columns, files.path("changed", table))
     verdicts: dict[int, ViewVerdict] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = {pool.submit(_answer, case, catalog, recompute, files): case for case in cases}
@@ -115,9 +110,9 @@ def judge(
 
 def _answer(case: Case, catalog: Catalog, recompute: Recompute, files: CheckFiles) -> OracleQuery:
     """Run the query; returns the one that succeeded."""
-    target, touched = files.expected(case.view), f"touched_{case.view.id}"
+    target, touched = files.path("expected", case.view), f"touched_{case.view.id}"
     if case.since is not None:
-        recompute.answer(case.affected, files.touched(case.view), touched)
+        recompute.answer(case.affected, files.path("touched", case.view), touched)
 
     def sql(question: OracleQuery) -> str:
         return question.sql if case.since is None else restricted(question, touched)
@@ -144,11 +139,12 @@ def _verdict(case: Case, question: OracleQuery, files: CheckFiles) -> ViewVerdic
         bounds=question.bounds,
         is_near=question.is_near,
     )
-    touched = None if case.since is None else files.touched(view)
-    records, findings = compare(shape, files.expected(view), files.found(view), files.scratch, touched)
+    expected, found = files.path("expected", view), files.path("found", view)
+    touched = None if case.since is None else files.path("touched", view)
+    records, findings = compare(shape, expected, found, files.scratch, touched)
     if findings and question.doubt is not None:
         raise EpochFailed(question.doubt)
-    for path in (files.expected(view), files.found(view), *([touched] if touched else [])):
+    for path in filter(None, (expected, found, touched)):
         shutil.rmtree(path)
     return ViewVerdict(records, named_once(files.faults(view.id), findings))
 
@@ -156,11 +152,11 @@ def _verdict(case: Case, question: OracleQuery, files: CheckFiles) -> ViewVerdic
 def named_once(faults: Sequence[Finding], findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Records that cannot be read, or not where they are, and those that differ; one that is both is named once."""
     missing = {_hashable(one.key): one for one in findings if one.kind == "missing"}
-    named, both = list[Finding](), set[object]()
-    for fault in faults:
-        one = missing.get(_hashable(fault.key))
-        named.append(fault if one is None else replace(fault, expected=one.expected))
-        both |= set() if one is None else {_hashable(fault.key)}
+    both = missing.keys() & {_hashable(fault.key) for fault in faults}
+    named = [
+        replace(fault, expected=missing[key].expected) if (key := _hashable(fault.key)) in both else fault
+        for fault in faults
+    ]
     return (*named, *(one for one in findings if one.kind != "missing" or _hashable(one.key) not in both))
 
 
@@ -170,24 +166,31 @@ def _hashable(key: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def since_last(
-    store: Store, snapshot: Snapshot, checked: Mapping[int, Checked], cases: Sequence[Case]
-) -> tuple[list[Case], Positions]:
-    """The cases, and the positions from which on changes are to be read for those that are judged by them."""
-    stop = snapshot.horizon.positions
-    tables = [case.view.node.table for case in cases]
-    starts = {checked[table].epoch: checked[table].positions for table in tables if table in checked}
+    store: Store, snapshot: Snapshot, files: CheckFiles, cases: Sequence[Case], tables: TablesRead
+) -> list[Case]:
+    """The cases, those marked that can be judged by what changed since their last check; the changes go to files."""
+    checked, stop = store.read_epoch_record().checked, snapshot.horizon.positions
+    known = [last for case in cases if (last := checked.get(case.view.node.table)) is not None]
+    starts = {last.epoch: last.positions for last in known}
     logged = frozenset(epoch for epoch, start in starts.items() if _is_logged(store, start, stop))
-    found = [_marked(snapshot, checked.get(case.view.node.table), case, logged) for case in cases]
+    found = []
+    for case in cases:
+        last, (affected, why_not) = checked.get(case.view.node.table), changed_keys(snapshot.catalog, case.view)
+        why = _why_whole(snapshot, last, case, logged) or why_not
+        if last is None or why is not None or case.question.key is None:
+            found.append(replace(case, why_whole=why or "its text does not tell the key of its records"))
+        else:
+            found.append(replace(case, since=last.epoch, affected=affected))
     used = [starts[case.since] for case in found if case.since is not None]
-    return found, {stream: min((one.get(stream, Position(0)) for one in used), default=stop[stream]) for stream in stop}
-
-
-def _marked(snapshot: Snapshot, last: Checked | None, case: Case, logged: frozenset[int]) -> Case:
-    affected = changed_keys(snapshot.catalog, case.view)
-    why = _why_whole(snapshot, last, case, logged) or affected.why_not
-    if last is None or why is not None or case.question.key is None:
-        return replace(case, why_whole=why or "its text does not tell the key of its records")
-    return replace(case, since=last.epoch, affected=affected.sql)
+    start = {stream: min((one.get(stream, Position(0)) for one in used), default=stop[stream]) for stream in stop}
+    read = {name for case in found if case.since is not None for name in case.question.tables}
+    # of a table that views of different ages read, the columns of the youngest are written last, and stay
+    by_width = sorted(read, key=lambda name: int(name.rpartition("_")[2]))
+    changes = {name: files.write_changed(*tables[name], start) for name in by_width}
+    return [
+        case if case.since is None else replace(case, is_touched=any(changes[name] for name in case.question.tables))
+        for case in found
+    ]
 
 
 def _why_whole(snapshot: Snapshot, last: Checked | None, case: Case, logged: frozenset[int]) -> str | None:

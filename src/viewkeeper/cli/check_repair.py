@@ -1,38 +1,31 @@
 """Check and repair: check, repair, rebuild and set-aside.
 
-In: a store's URL and names of views. Out: a verdict; views whose records are right, and what was done; and the rows that a
-view lacks, tried again or dropped if asked. Always: `check` changes nothing but the verdict that it stores; a pipeline that
-runs does the work of a repair, and without one this process.
+In: a store's URL and names of views. Out: a verdict; views whose records are right, and what was done; the rows that a
+view lacks, tried again or dropped if asked. Always: `check` changes nothing but the verdict that it stores; a pipeline
+that runs does the work of a repair, and without one this process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
 from viewkeeper.cli.display import quiet_java, working
 from viewkeeper.cli.exit_codes import CHECK_FAILED
 from viewkeeper.cli.formats import read_json, record_text, to_json_text
-from viewkeeper.cli.options import Json, JsonObject, Url, open_database
+from viewkeeper.cli.options import Json, JsonObject, Url, Views, open_database
 from viewkeeper.cli.terminal import print_json, print_text
 from viewkeeper.errors import InputError
 from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
-    from viewkeeper.check.report import CheckReport, Finding, RepairReport, ViewOutcome
+    from viewkeeper.check.report import CheckReport, RepairReport, ViewOutcome
     from viewkeeper.client.database import Database
 
 _FINDINGS_SHOWN_MAX = 20
-
-
-class Since(StrEnum):
-    """From where on a check compares."""
-
-    LAST = "last"
 
 
 Progress = Callable[[int, int], None]
@@ -41,11 +34,9 @@ Report = TypeVar("Report", "CheckReport", "RepairReport")
 
 def check(
     url: Url,
-    views: Annotated[
-        list[str] | None, typer.Argument(metavar="VIEW", help="Views; all when left out.", show_default=False)
-    ] = None,
+    views: Views = None,
     since: Annotated[
-        Since | None,
+        Literal["last"] | None,
         typer.Option(
             help="Compare only what changes after each view's last check can have touched.", show_default=False
         ),
@@ -59,17 +50,13 @@ def check(
     touched; views that it has to check as a whole are named, with the reason.
     """
     with open_database(url, read_only=True) as database:
-        report = _with_spark(
-            lambda progress: database.check(views or None, progress=progress, since="last" if since else None)
-        )
+        report = _with_spark(lambda progress: database.check(views or None, progress=progress, since=since))
     _print_verdict(report, print_report, json=json)
 
 
 def repair(
     url: Url,
-    views: Annotated[
-        list[str] | None, typer.Argument(metavar="VIEW", help="Views; all when left out.", show_default=False)
-    ] = None,
+    views: Views = None,
     json: JsonObject = False,
 ) -> None:
     """Put wrong, missing and extra records right, in one epoch. Exit code 1 when a view is still wrong. Needs Java 17.
@@ -184,39 +171,33 @@ def _print_verdict(report: Report, print_text_of: Callable[[Report], None], *, j
 
 
 def print_report(report: CheckReport) -> None:
-    """The verdict, and the first findings."""
     names = ", ".join(report.views) or "no views"
+    compared = f"{names} as recomputed, {report.records:,} records at epoch {report.epoch}"
     for note in report.notes:
         print_text(f"note: {note}", style="yellow")
     for epoch in sorted(set(report.since.values())):
         names_since = ", ".join(name for name, since in report.since.items() if since == epoch)
         print_text(f"only what changed after epoch {epoch}: {names_since}")
-    if not report.views and not report.findings:
-        print_text("nothing to check: there is no view that is filled", style="yellow")
-        return
-    if not report.ok and not report.findings:
-        print_text(f"not whole: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="red")
-        return
-    if report.ok:
-        print_text(f"ok: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="green")
+    if not report.findings:
+        if not report.views:
+            why = "the notes above say why" if report.notes else "there is no view that is filled"
+            print_text(f"no view was compared: {why}", style="yellow")
+        elif report.ok:
+            print_text(f"ok: {compared}", style="green")
+        else:
+            print_text(f"incomplete: {compared}; the notes above name the views that were not compared", style="red")
         return
     wrong = counted(len(report.findings), "record") + (" is" if len(report.findings) == 1 else " are")
     print_text(f"not ok: {wrong} wrong at epoch {report.epoch}", style="red")
     from viewkeeper.cli.render import print_rows
 
-    shown = report.findings[:_FINDINGS_SHOWN_MAX]
-    rows = [
-        (found.view, to_json_text(found.key), found.kind, record_text(found.expected), _found_text(found))
-        for found in shown
-    ]
+    rows = []
+    for one in report.findings[:_FINDINGS_SHOWN_MAX]:
+        found = "; ".join(text for text in (record_text(one.found), one.why) if text is not None) or None
+        rows.append((one.view, to_json_text(one.key), one.kind, record_text(one.expected), found))
     print_rows(("view", "key", "kind", "expected", "found"), rows)
-    if len(report.findings) > len(shown):
-        print_text(f"and {len(report.findings) - len(shown):,} more; --json lists all", style="dim")
-
-
-def _found_text(found: Finding) -> str | None:
-    """The record that was found, and what else is to be said of it."""
-    return "; ".join(text for text in (record_text(found.found), found.why) if text is not None) or None
+    if len(report.findings) > len(rows):
+        print_text(f"and {len(report.findings) - len(rows):,} more; --json lists all", style="dim")
 
 
 def _print_repair(report: RepairReport) -> None:

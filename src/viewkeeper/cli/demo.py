@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import tempfile
-from collections.abc import Iterator
+from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,12 +57,7 @@ _CHANGES = (
 )
 
 # What is shown of each view: its name, and a prefix of its key.
-_SHOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("revenue", ()),
-    ("big", ()),
-    ("by_customer", ("ada",)),
-    ("everything", ()),
-)
+_SHOWN: dict[str, tuple[str, ...]] = {"revenue": (), "big": (), "by_customer": ("ada",), "everything": ()}
 
 
 def demo(
@@ -75,21 +70,32 @@ def demo(
     from viewkeeper.engine.spark_session import cancel_jobs, require_spark
 
     require_spark()
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="viewkeeper-demo-") as directory, quiet_java():
-            interruptibly(lambda: _tell(f"embedded:{directory}/shop"), cancel_jobs)
-        _tell_what_next("./shop", kept=False)
-        return
-    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise InputError(f"{keep} exists already", "name a new directory")
-    with quiet_java():
-        interruptibly(lambda: _tell(f"embedded:{keep}"), cancel_jobs)
-    _tell_what_next(str(keep), kept=True)
+    kept = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="viewkeeper-demo-")
+    with kept as directory, quiet_java():
+        interruptibly(lambda: _tell(f"embedded:{directory}" if keep else f"embedded:{directory}/shop"), cancel_jobs)
+    _tell_what_next(str(keep or "./shop"), kept=keep is not None)
 
 
 def _tell(url: str) -> None:
     with open_database(url, create=True) as database:
-        _write_rows(database)
+        _heading("1. A table in a key-value store, and its rows")
+        _run(database, _TABLE, _FEW_ROWS)
+        print_text(f"-- and {_MANY:,} small orders, in one bulk write", style="dim")
+        first_day = dt.date(2026, 1, 1)
+        rows = (
+            {
+                "id": f"s{number:05}",
+                "customer": f"c{number % 1_000:03}",
+                "region": ("asia", "eu", "us")[number % 3],
+                "amount": Decimal(number * 7_919 % 9_900) / 100,
+                "day": first_day + dt.timedelta(days=number % 90),
+            }
+            for number in range(_MANY)
+        )
+        database.table("orders").put_many(rows)
+        print_text(f"   {_MANY:,} rows put", style="green")
         _heading("2. Questions, written once, as views")
         _run(database, *_VIEWS)
         with database.pipeline() as pipeline:
@@ -103,26 +109,14 @@ def _tell(url: str) -> None:
             _heading("5. The pipeline reads these changes from the log, and nothing else")
             _keep_fresh(pipeline)
             _show_views(database)
-        _check(database)
+        _heading("6. Is it right? Spark SQL recomputes every view from scratch, and the records are compared")
+        with working("recomputing …"):
+            report = database.check()
+        print_report(report)
+        if not report.ok:
+            raise InvariantBroken("the demo's views are not what they should be", "this is a bug: please report it")
         _heading("7. How it is done: the plan that keeps all views together")
         print_text(database.explain())
-
-
-def _write_rows(database: Database) -> None:
-    _heading("1. A table in a key-value store, and its rows")
-    _run(database, _TABLE, _FEW_ROWS)
-    print_text(f"-- and {_MANY:,} small orders, in one bulk write", style="dim")
-    database.table("orders").put_many(_many_rows())
-    print_text(f"   {_MANY:,} rows put", style="green")
-
-
-def _check(database: Database) -> None:
-    _heading("6. Is it right? Spark SQL recomputes every view from scratch, and the records are compared")
-    with working("recomputing …"):
-        report = database.check()
-    print_report(report)
-    if not report.ok:
-        raise InvariantBroken("the demo's views are not what they should be", "this is a bug: please report it")
 
 
 def _heading(text: str) -> None:
@@ -149,7 +143,7 @@ def _show_views(database: Database) -> None:
     from viewkeeper.cli.render import print_rows
 
     with database.snapshot() as snapshot:
-        for name, prefix in _SHOWN:
+        for name, prefix in _SHOWN.items():
             view = snapshot.view(name)
             print_text("")
             print_text(f"{name}, the keys that begin with {', '.join(prefix)}" if prefix else name, style="bold")
@@ -169,16 +163,3 @@ def _tell_what_next(directory: str, *, kept: bool) -> None:
     width = max(len(command) for command, _ in lines)
     for command, what in lines:
         print_text(f"  {command:{width}}  # {what}")
-
-
-def _many_rows() -> Iterator[dict[str, object]]:
-    """Small orders of a thousand customers in three regions."""
-    first_day = dt.date(2026, 1, 1)
-    for number in range(_MANY):
-        yield {
-            "id": f"s{number:05}",
-            "customer": f"c{number % 1_000:03}",
-            "region": ("asia", "eu", "us")[number % 3],
-            "amount": Decimal(number * 7_919 % 9_900) / 100,
-            "day": first_day + dt.timedelta(days=number % 90),
-        }

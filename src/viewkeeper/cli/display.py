@@ -23,7 +23,7 @@ from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
     from viewkeeper.client.status import Lag
-    from viewkeeper.events import Committed, Event, Scaled, StandingBy
+    from viewkeeper.events import Committed, Event, Scaled, StandingBy, Where
 
 _WINDOW_SECONDS = 5.0
 _PLAIN_SECONDS = 10.0
@@ -72,7 +72,14 @@ def quiet_java() -> Iterator[None]:
     """Within the block child processes write to a pipe whose reader passes on all but the noise; Python does not."""
     real = os.dup(2)
     reader, writer = os.pipe()
-    threading.Thread(target=_pass_on, args=(reader, real), name="viewkeeper-stderr", daemon=True).start()
+
+    def pass_on() -> None:
+        with open(reader, "rb") as lines:
+            for line in lines:
+                if not is_noise(line):
+                    os.write(real, line)
+
+    threading.Thread(target=pass_on, name="viewkeeper-stderr", daemon=True).start()
     ours, sys.stderr = sys.stderr, _on_real_stderr(real)
     os.dup2(writer, 2)
     os.close(writer)
@@ -87,19 +94,11 @@ def quiet_java() -> Iterator[None]:
 def _on_real_stderr(real: int) -> TextIO:
     """Python's stderr past the pipe; one that is not the process's own, as in a test, stays as it is."""
     try:
-        is_own = sys.stderr.fileno() == 2
+        if sys.stderr.fileno() != 2:
+            return sys.stderr
     except (OSError, ValueError):
-        is_own = False
-    if not is_own:
         return sys.stderr
     return open(real, "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1, closefd=False)
-
-
-def _pass_on(reader: int, real: int) -> None:
-    with open(reader, "rb") as lines:
-        for line in lines:
-            if not is_noise(line):
-                os.write(real, line)
 
 
 class PipelineProgress:
@@ -113,6 +112,7 @@ class PipelineProgress:
         self._scaled: list[Scaled] = []
         self._recent: deque[tuple[float, int]] = deque()
         self.epoch: int | None = None
+        self.where: Where | None = None  # it ran, and why there
         self.under_way: int | None = None
         self.changes = 0
         self.filling: tuple[int, int] | None = None  # rows in views that are being filled, of about how many
@@ -123,7 +123,6 @@ class PipelineProgress:
         self.is_running = False  # set by the caller that runs the pipeline, once it takes changes
 
     def take(self, event: Event) -> None:
-        """An event of the pipeline."""
         from viewkeeper import events
 
         with self._lock:
@@ -135,8 +134,8 @@ class PipelineProgress:
                     self.under_way, self.tasks = epoch, None
                 case events.Working(epoch=epoch, done=done, tasks=tasks):
                     self.under_way, self.tasks = epoch, (done, tasks)
-                case events.Committed(epoch=epoch, changes=changes):
-                    self.epoch, self.under_way, self.filling = epoch, None, None
+                case events.Committed(epoch=epoch, changes=changes, where=where):
+                    self.epoch, self.where, self.under_way, self.filling = epoch, where, None, None
                     self.changes += changes
                     self._recent.append((self._clock(), changes))
                     self._committed.append(event)
@@ -166,7 +165,6 @@ class PipelineProgress:
 
     @property
     def seconds(self) -> float:
-        """Time since the start."""
         return self._clock() - self._started
 
     def changes_per_second(self) -> float:
@@ -273,39 +271,31 @@ def describe(progress: PipelineProgress, lag: Lag, *, stopping: bool) -> str:
     """The line: epoch, lag, rate."""
     if progress.standing_by:
         silent = progress.standing_by.silent_seconds
-        return _standing_by(progress.standing_by) + (
-            f" · silent for {silent:.0f} s" if silent >= _SILENT_SECONDS else ""
-        )
+        how_long = f" · silent for {silent:.0f} s" if silent >= _SILENT_SECONDS else ""
+        return _standing_by(progress.standing_by) + how_long
     if progress.under_way is not None:
         epoch = f"epoch {progress.under_way} under way"
         if progress.tasks is not None:
-            epoch += f", {progress.tasks[0]} of {progress.tasks[1]} tasks done"
+            epoch += ", {} of {} tasks done".format(*progress.tasks)
     elif progress.epoch is not None:
-        epoch = f"epoch {progress.epoch}"
+        epoch = f"epoch {progress.epoch} {progress.where}"
     else:
         epoch = "starting" if not progress.is_running else "planning" if lag.views else "waiting for changes"
     if progress.filling is not None:
-        rows, total = progress.filling
-        epoch += f" · filling views, {rows:,} of about {total:,} rows"
+        epoch += " · filling views, {:,} of about {:,} rows".format(*progress.filling)
+    left = f"{counted(lag.changes, 'change')} behind" if lag.changes else f"{counted(lag.views, 'view')} to fill"
     rate = progress.changes_per_second()
     rates = [f"{rate:,.0f} changes/s"] if rate or progress.filling is None else []  # rows of a fill are no changes
     minutes, seconds = divmod(int(progress.seconds), 60)
     duration = f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     waiting = f"waiting: {progress.waiting}" if progress.waiting else None
     more = [words for words in (progress.given_up, waiting, _STOPPING if stopping else None) if words]
-    return " · ".join([epoch, _lag_text(lag), *rates, duration, *more])
+    return " · ".join([epoch, left if lag.changes or lag.views else "up to date", *rates, duration, *more])
 
 
 def describe_scaled(change: Scaled) -> str:
-    """A line about more or fewer view managers."""
     return f"{counted(change.view_managers, 'view manager')} instead of {change.before}: {change.reason}"
 
 
 def _standing_by(event: StandingBy) -> str:
     return f"standing by: process {event.pid or 'unknown'} runs the pipeline"
-
-
-def _lag_text(lag: Lag) -> str:
-    if lag.changes:
-        return f"{counted(lag.changes, 'change')} behind"
-    return f"{counted(lag.views, 'view')} to fill" if lag.views else "up to date"

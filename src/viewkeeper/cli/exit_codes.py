@@ -1,8 +1,8 @@
 """Exit codes: what a command that fails prints, and the code with which it ends.
 
 In: arguments, and whatever exception a command raises. Out: one line `error: …` and perhaps one line `hint: …` on stderr,
-and an exit code. Always: every error that ViewKeeper raises on purpose, and every mistake in the command line, is printed
-without a traceback, in one place for all commands; an unforeseen one keeps its traceback.
+and an exit code. Always: errors that ViewKeeper raises on purpose, and mistakes in the command line, are printed without
+a traceback, in one place for all commands; an unforeseen one keeps its traceback.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ INTERRUPTED = 130
 UNREAD = 141
 
 _NOTHING_CHANGED = "nothing was changed"
+_REQUESTED = "the request stays in the store, and a pipeline that runs goes on with it; the same command starts anew"
 _INTERRUPTED = {
-    "repair": "the request stays in the store, and a pipeline that runs goes on with it; the same command starts anew",
-    "rebuild": "the request stays in the store, and a pipeline that runs goes on with it; the same command starts anew",
+    "repair": _REQUESTED,
+    "rebuild": _REQUESTED,
     "put": "the row is written or it is not; the command can be run again",
     "delete": "the row is gone or it is not; the command can be run again",
     "run": "no change is lost; viewkeeper run URL goes on from here",
@@ -45,10 +46,14 @@ _INTERRUPTED = {
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (0, "done; also when `run` was ended by Ctrl-C or SIGTERM"),
     (CHECK_FAILED, "`check` found a view that is wrong, or that it cannot judge; also an error nobody foresaw"),
-    (USAGE, "the command line, statement, row or key is wrong and wrote nothing; statements before it are done"),
+    (
+        USAGE,
+        "the command line, statement, row or key is wrong and was not written; statements before it are done, and rows only "
+        "where the message says how many",
+    ),
     (NO_ROW, "`get` found no row"),
     (STORE, "the store, its disk, or Java"),
-    (READ, "the read cannot be answered now: a view is not filled, or not fresh enough in time"),
+    (READ, "the read cannot be answered now: a view is not filled, or not fresh enough in time, or it was cancelled"),
     (PROTOCOL, "the pipeline stopped itself before harm was done"),
     (INTERRUPTED, "interrupted by Ctrl-C"),
     (UNREAD, "nobody reads the output any more, as in `scan … | head`; nothing is printed about it"),
@@ -65,6 +70,8 @@ _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
 # Hints address Python programmers; here the reader has a command line.
 _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
+    "leave out engine=": "leave out --engine",
+    "db.write() makes an atomic group of writes": "in Python, db.write() makes an atomic group of writes",
     "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
     "connect with read_only=True to read it": "get, scan, changes, explain, status, check and backup can read it",
     "vk.restore(backup, url) makes": "viewkeeper restore BACKUP URL makes",
@@ -92,17 +99,15 @@ def print_interrupted(error: KeyboardInterrupt, command: str | None = None) -> N
 
 
 def exit_code_of(error: ViewKeeperError) -> int:
-    """The exit code of a command that ended with `error`."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), CHECK_FAILED)
 
 
 def is_from_spark(error: BaseException) -> bool:
-    """Whether Spark, or the bridge to its JVM, raised the error, rather than ViewKeeper."""
+    """Whether Spark, or the bridge to its JVM, raised the error."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 def print_failure(error: ViewKeeperError) -> None:
-    """Print an error that ViewKeeper raised on purpose."""
     print_error(error.fact, in_our_words(error.hint))
 
 
@@ -114,7 +119,6 @@ def in_our_words(hint: str | None) -> str | None:
 
 
 def print_error(fact: str, hint: str | None = None) -> None:
-    """One line for the fact, one for the hint."""
     print_label("error", "red", fact)
     if hint:
         print_label("hint", "cyan", hint)
@@ -167,7 +171,10 @@ class Group(TyperGroup):
                 raise typer.Exit(STORE) from None
             if not hasattr(error, "format_message"):
                 raise
-            print_error(error.format_message().rstrip("."), _help_hint(error))
+            # a usage error is click's; typer may bring its own copy, so it is recognized by its attributes
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "viewkeeper"
+            print_error(error.format_message().rstrip("."), f"{command} --help")
             raise typer.Exit(USAGE) from None
 
 
@@ -176,9 +183,3 @@ def _is_unread() -> bool:
     poll = select.poll()
     poll.register(1, 0)
     return bool(poll.poll(0))
-
-
-def _help_hint(error: Exception) -> str:
-    # Usage errors are click's; typer may bring its own copy, so they are recognized by their attributes.
-    context = getattr(error, "ctx", None)
-    return f"{context.command_path if context else 'viewkeeper'} --help"

@@ -1,9 +1,9 @@
 """Formats: how values are typed, and how they are printed.
 
 In: texts of the command line, or values as the client returns them. Out: values for the client, or texts for people and
-JSON for programs. Always: what `get --json` and `scan --json` print, `put` takes back unchanged: DECIMAL, DATE and
-TIMESTAMP as strings (dates in ISO 8601), BINARY as hexadecimal digits, and a DOUBLE that JSON has no number for as "NaN",
-"Infinity" or "-Infinity". `:=null` is NULL, and no other text is NULL by accident.
+JSON for programs. Always: `put` takes back what `get --json` and `scan --json` print: DECIMAL, DATE and TIMESTAMP as
+strings (dates in ISO 8601), BINARY as hexadecimal digits, and a DOUBLE that is not finite as "NaN", "Infinity" or
+"-Infinity". `:=null` is NULL, and no other text is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _EXAMPLES = {
 
 
 def parse_text(column: Column, text: str) -> object:
-    """The value of `text` in the column's type."""
     try:
         return read_text(column.type, text)
     except (ValueError, ArithmeticError):
@@ -56,22 +55,24 @@ def parse_json(column: Column, value: object) -> object:
     return value  # the client decides whether a number, true or a list fits
 
 
-def parse_value(column: Column, argument: str) -> object:
-    """A key value: text, or JSON after `:=`."""
-    if argument.startswith(":="):
-        return parse_json(column, read_json(argument[2:], f"the value of column {column.name}"))
-    return parse_text(column, argument)
-
-
 def parse_key(columns: Sequence[Column], arguments: Sequence[str]) -> tuple[object, ...]:
-    """Values of a key or of a prefix of one; too many are left for the client to refuse."""
-    known = [parse_value(column, argument) for column, argument in zip(columns, arguments, strict=False)]
+    """Values of a key or of a prefix of one, each a text, or JSON after `:=`; too many are left for the client to refuse."""
+    known = []
+    for column, argument in zip(columns, arguments, strict=False):
+        if argument.startswith(":="):
+            value = read_json(argument[2:], f"the value of column {column.name}")
+            known.append(parse_json(column, value))
+        else:
+            known.append(parse_text(column, argument))
     return (*known, *arguments[len(columns) :])
 
 
 def parse_put(schema: TableSchema, arguments: Sequence[str]) -> dict[str, object]:
     """The columns of a put: `KEY… col=text col:=json {"col": json}`, the key by position or by name."""
-    count = 0 if _names_its_key(schema, arguments) else len(schema.key)
+    first = arguments[0] if arguments else ""
+    named = _ASSIGNMENT.fullmatch(first)
+    in_key = named is not None and named[1].lower() in {name.lower() for name in schema.key}
+    count = 0 if in_key or (first.startswith("{") and len(arguments) == 1) else len(schema.key)
     if len(arguments) < count:
         names = ", ".join(schema.key)
         fact = f"table {schema.name} has the key ({names}), not {len(arguments)} values"
@@ -80,9 +81,8 @@ def parse_put(schema: TableSchema, arguments: Sequence[str]) -> dict[str, object
         named = _ASSIGNMENT.fullmatch(argument)
         if named is not None and named[1].lower() in {column.name.lower() for column in schema.columns}:
             fact = f"{argument!r} stands where table {schema.name} has its key ({', '.join(schema.key)})"
-            raise InputError(
-                fact, f"give the key first; a key that looks so is given by name: {schema.key[0]}={argument}"
-            )
+            hint = f"give the key first; a key that looks so is given by name: {schema.key[0]}={argument}"
+            raise InputError(fact, hint)
     columns = schema.key_columns[:count]
     given = list(zip((column.name for column in columns), parse_key(columns, arguments[:count]), strict=True))
     for argument in arguments[count:]:
@@ -101,13 +101,6 @@ def read_json(text: str, what: str, example: str = '{"id": "o1"}') -> object:
         return json.loads(text, parse_float=Decimal, object_pairs_hook=_distinct)
     except ValueError as error:
         raise InputError(f"{what} is not JSON: {error}", f"strings need quotes inside: '{example}'") from None
-
-
-def _names_its_key(schema: TableSchema, arguments: Sequence[str]) -> bool:
-    first = arguments[0] if arguments else ""
-    named = _ASSIGNMENT.fullmatch(first)
-    in_key = named is not None and named[1].lower() in {name.lower() for name in schema.key}
-    return in_key or (first.startswith("{") and len(arguments) == 1)
 
 
 def _assignments(schema: TableSchema, argument: str) -> list[tuple[str, object]]:
@@ -161,11 +154,10 @@ def escape(text: str) -> str:
     """The text without characters that control the terminal or break the table."""
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def size_text(count: float) -> str:
-    """A number of bytes in a readable unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -184,12 +176,10 @@ def record_text(record: dict[str, object] | None) -> str | None:
 
 
 def speaks_unicode() -> bool:
-    """Whether stdout takes every character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def _to_json(value: object) -> object:
-    """`value` in types that JSON has."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -1,8 +1,8 @@
 """Maintenance: status, explain, backup, restore, compact, keep and scale.
 
 In: a store's URL. Out: the state and the plan of the store, for people or as JSON; a backup, a store, smaller files or a
-setting, and a line about it. Always: a bar on stderr while it takes long, if that is a terminal; only the result goes to
-stdout.
+setting, and a line about it. Always: a bar on stderr while it takes long, if that is a terminal; stdout has only the
+result.
 """
 
 from __future__ import annotations
@@ -62,15 +62,12 @@ def explain(
             print_text(database.explain(view, form="mermaid" if mermaid else "text"))
             return
         drawn = database.explain(view, form="svg")
-    _write(picture, drawn)
-    print_text(f"{picture} written")
-
-
-def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        picture.write_text(drawn, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}", "name a file in a directory of yours") from None
+        fact = f"{picture} cannot be written: {error.strerror}"
+        raise InputError(fact, "name a file in a directory of yours") from None
+    print_text(f"{picture} written")
 
 
 def backup(
@@ -172,46 +169,36 @@ def scale(
 
 
 def _print_status(found: Status) -> None:
-    running = f"running, pid {found.pipeline_pid}" if found.pipeline_pid else "not running"
+    from viewkeeper.cli.render import print_rows
+
     lag = f"{counted(found.lag_changes, 'change')}, {found.lag_seconds:.1f} s" if found.lag_changes else "none"
-    lag = lag if found.log_lost is None else "not known"
+    tasks = "" if found.inflight_tasks is None else ", {} of {} tasks done".format(*found.inflight_tasks)
     facts = {
         "store": found.url,
-        "pipeline": running,
-        "epoch": f"{found.epoch}" + (f" ({found.inflight} under way{_tasks_text(found)})" if found.inflight else ""),
-        "lag": lag,
+        "pipeline": f"running, pid {found.pipeline_pid}" if found.pipeline_pid else "not running",
+        "epoch": f"{found.epoch}" + (f" ({found.inflight} under way{tasks})" if found.inflight else ""),
+        "ran": "nothing yet" if found.where is None else f"{found.where}",
+        "lag": lag if found.log_lost is None else "not known",
         "log": "1 entry" if found.log_entries == 1 else f"{found.log_entries:,} entries",
         "size": size_text(found.bytes_used),
         "tables": ", ".join(found.tables) or "none",
         "views": "none" if not found.views else f"{len(found.views)}",
     }
     print_facts(facts)
-    from viewkeeper.cli.render import print_rows
-
-    if found.views:
-        columns = ("view", "kind", "state", "size", "last check", "note")
-        print_rows(columns, [_view_row(view) for view in found.views])
+    rows = [(v.name, v.kind, v.state, size_text(v.bytes), _check_text(v), _note(v)) for v in found.views]
+    if rows:
+        print_rows(("view", "kind", "state", "size", "last check", "note"), rows)
     if len(found.nodes) > 1:
         print_rows(("node", "slots", "rows", "state"), [(n.number, n.slots, n.rows, n.state) for n in found.nodes])
-    aside = [row for view in found.views for row in _aside_rows(view)]
+    aside = [
+        (view.name, to_json_text(key), reason or "not known")
+        for view in found.views
+        for key, reason in zip(view.set_aside.keys, view.set_aside.reasons, strict=True)
+    ]
     if aside:
         print_rows(("view", "row set aside", "reason"), aside)
     for warning in found.warnings:
         print_text(f"warning: {warning}", style="yellow")
-
-
-def _tasks_text(found: Status) -> str:
-    return "" if found.inflight_tasks is None else ", {} of {} tasks done".format(*found.inflight_tasks)
-
-
-def _aside_rows(view: ViewStatus) -> list[tuple[str, str, str]]:
-    """The first rows that a view sets aside, with the key as it is in the source."""
-    listed = zip(view.set_aside.keys, view.set_aside.reasons, strict=True)
-    return [(view.name, to_json_text(key), reason or "not known") for key, reason in listed]
-
-
-def _view_row(view: ViewStatus) -> tuple[str, ...]:
-    return view.name, view.kind, view.state, size_text(view.bytes), _check_text(view), _note(view)
 
 
 def _check_text(view: ViewStatus) -> str:
@@ -221,31 +208,23 @@ def _check_text(view: ViewStatus) -> str:
         found = f"{view.checked.findings:,} wrong" if view.checked.findings else "right"
         whole = view.checked.whole
         part = f", as a whole at epoch {whole}" if whole and whole != view.checked.epoch else ""
-        parts.append(f"{found} at epoch {view.checked.epoch}, {_time_text(view.checked.stamp)}{part}")
+        at = datetime.fromtimestamp(view.checked.stamp / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        parts.append(f"{found} at epoch {view.checked.epoch}, {at}{part}")
     if view.repaired is not None:
         done = view.repaired.records + view.repaired.auxiliary
         parts.append(f"{counted(done, 'record')} repaired by epoch {view.repaired.epoch}")
     return "; ".join(parts) or "never"
 
 
-def _time_text(stamp: int) -> str:
-    """An instant of the store's clock, in UTC."""
-    return datetime.fromtimestamp(stamp / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
 def _note(view: ViewStatus) -> str:
-    """What a view's state means, in a few words."""
+    if view.state == "lagging" and not view.lag_changes:
+        return "the log lacks changes: see the warning"
     if view.state == "lagging":
-        return (
-            f"{counted(view.lag_changes, 'change')}, {view.lag_seconds:.1f} s"
-            if view.lag_changes
-            else "changes are lost"
-        )
+        return f"{counted(view.lag_changes, 'change')}, {view.lag_seconds:.1f} s"
     if view.filling is not None:
-        rows, total = view.filling
-        return f"{rows:,} of about {total:,} rows"
+        return "{:,} of about {:,} rows".format(*view.filling)
     if view.state == "filling":
         return "to be filled"
     counts = ((view.set_aside.count, "row", "set aside"), (view.degraded.count, "group", "degraded"))
     notes = [f"{counted(count, what)} {state}" for count, what, state in counts if count]
-    return "; ".join([*notes, *([] if view.replacement is None else [view.replacement])])
+    return "; ".join(filter(None, [*notes, view.replacement]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -32,13 +32,6 @@ class Form(StrEnum):
     CSV = "csv"
 
 
-class ReadMode(StrEnum):
-    """What a read of a view sees."""
-
-    SNAPSHOT = "snapshot"
-    LATEST = "latest"
-
-
 Url = Annotated[str, typer.Argument(metavar="URL", help="The store, as in `embedded:./shop`.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A table, a view or an index.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each row.")]
@@ -46,7 +39,7 @@ Csv = Annotated[
     bool, typer.Option("--csv", help='Print CSV with a first line of names; NULL is nothing, `""` the empty text.')
 ]
 Read = Annotated[
-    ReadMode | None,
+    Literal["snapshot", "latest"] | None,
     typer.Option(help="For views: one committed epoch (`snapshot`), or the newest of each record (`latest`)."),
 ]
 Within = Annotated[
@@ -58,12 +51,14 @@ After = Annotated[
     typer.Option(metavar="TOKEN", help="For views: wait first until they hold the write that printed this token."),
 ]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long `--after` and `--within` wait.")]
+Views = Annotated[
+    list[str] | None, typer.Argument(metavar="VIEW", help="Views; all when left out.", show_default=False)
+]
 JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table.", show_default=False)]
 
 
 def form_of(*, json: bool, csv: bool) -> Form:
-    """The form that the options select."""
     if json and csv:
         raise InputError("rows are printed as JSON or as CSV, not both", "leave one of them out")
     return Form.JSON if json else Form.CSV if csv else Form.TEXT
@@ -89,7 +84,6 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
 
 
 def find_named(database: Database, name: str) -> Table | View:
-    """The table or view called `name`."""
     catalog = database.catalog()
     if any(table.name.lower() == name.lower() for table in catalog.tables):
         return database.table(name)
@@ -101,14 +95,12 @@ def find_named(database: Database, name: str) -> Table | View:
 
 
 def key_columns(named: Table | View) -> Sequence[Column]:
-    """The columns of the key of a table or view."""
     from viewkeeper.client.tables import Table
 
     return named.schema.key_columns if isinstance(named, Table) else named.definition.key
 
 
 def shown_columns(named: Table | View) -> list[str]:
-    """The names of the columns that a reader sees."""
     from viewkeeper.client.tables import Table
 
     if isinstance(named, Table):

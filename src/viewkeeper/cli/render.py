@@ -1,9 +1,9 @@
 """Render: rows on stdout, as they arrive, in the chosen form.
 
 In: column names, and Arrow tables or rows of Python values. Out: a table for people, JSON lines or CSV. Always: a page is
-written before the next one is requested, so that an answer of any length begins at once and is never held as a whole; a
-value's text is what `put` takes for it. Work is done for a whole column at a time: only types and characters without an
-Arrow kernel are handled in Python.
+written before the next one is requested, so an answer of any length begins at once and is never held as a whole; a value's
+text is what `put` takes for it. Work is done for a whole column at a time: only types and characters without an Arrow
+kernel are handled in Python.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ _NULL = "NULL"
 
 
 def print_result(result: Result, form: Form) -> None:
-    """A statement's result."""
     is_text = form not in (Form.JSON, Form.CSV)
     if result.columns in (("plan",), ("statement",)) and is_text:
         print_text("\n".join(str(row[0]) for row in result.rows))
@@ -53,7 +52,6 @@ def print_result(result: Result, form: Form) -> None:
 
 
 def print_tables(columns: Sequence[str], tables: Iterable[pa.Table], form: Form = Form.TEXT) -> None:
-    """Rows given as Arrow tables."""
     if form is Form.JSON:
         for table in tables:
             write_out(_json_lines(table))
@@ -62,7 +60,6 @@ def print_tables(columns: Sequence[str], tables: Iterable[pa.Table], form: Form 
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], form: Form = Form.TEXT) -> None:
-    """Rows of Python values."""
     iterator = iter(rows)
     pages = iter(lambda: list(itertools.islice(iterator, _PAGE_ROWS)), [])
     if form is Form.JSON:
@@ -117,12 +114,10 @@ class Table:
         self.width = sum(self._widths) + len(_GAP) * (len(names) - 1)
 
     def head(self) -> str:
-        """The names, and a line below them."""
         names = [Texts(name, right) for name, right in zip(self._names, self._rights, strict=True)]
         return f"{styled(self.lines(names).rstrip(), 'bold')}\n{self._rule * self.width}\n"
 
     def lines(self, page: Page) -> str:
-        """A line for each row."""
         columns = []
         for index, (column, width, right) in enumerate(zip(page, self._widths, self._rights, strict=True)):
             is_last = index == len(page) - 1
@@ -140,13 +135,9 @@ class Table:
 
 
 def _columns_of_table(table: pa.Table) -> Page:
-    return [
-        Texts(
-            _texts(column),
-            types.is_integer(column.type) or types.is_floating(column.type) or types.is_decimal(column.type),
-        )
-        for column in (column.combine_chunks() for column in table.columns)
-    ]
+    numeric = (types.is_integer, types.is_floating, types.is_decimal)
+    columns = (column.combine_chunks() for column in table.columns)
+    return [Texts(_texts(column), any(is_of(column.type) for is_of in numeric)) for column in columns]
 
 
 def _columns_of_rows(rows: Sequence[Sequence[object]]) -> Page:
@@ -214,7 +205,6 @@ def _csv_fields(texts: pa.Array) -> pa.Array:
 
 
 def _json_lines(table: pa.Table) -> str:
-    """A JSON object for each row."""
     if not table.num_columns:
         return "{}\n" * len(table)
     parts: list[object] = []

@@ -1,12 +1,13 @@
 """Rows: put, delete, load, get, scan and changes.
 
 In: a store's URL, names, keys and values as typed, and files. Out: tokens and rows on stdout. Always: tables and views are
-read alike; a read mode, and waiting for a token, are for views. A store that does not exist is created only for
-`load --create`, and only once the files are known to fit.
+read alike; a read mode, and waiting for a token, are for views. Only `load --create` creates a store, and only once the
+files are known to fit.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,6 @@ from viewkeeper.cli.options import (
     JsonObject,
     Name,
     Read,
-    ReadMode,
     TableName,
     Timeout,
     Url,
@@ -119,18 +119,18 @@ def load(
     names = tuple(name.strip() for name in key.split(",")) if key else ()
     reading = Reading(format, delimiter, null or "", guess_null)
     require_sensible(create=create, key=names, ignore_unknown=ignore_unknown)
-    try:
-        with open_database(url, read_only=True) as database:
-            require_target(database, table, create=create)
-    except StoreError:
-        if not create:
-            raise  # else it is created below, and other errors are raised there
+    not_there = [StoreError] if create else []  # it is created below, and other errors are raised there
+    with suppress(*not_there), open_database(url, read_only=True) as database:
+        require_target(database, table, create=create)
     opened: Load | None = None
     try:
-        with bar("checking", then="loading", bytes_counted=False) as progress, open_load(files, reading) as opened:
+        with (
+            bar("checking", then="loading", bytes_counted=False) as progress,
+            open_load(files, reading, ignore_unknown=ignore_unknown) as opened,
+        ):
             created = opened.infer(table, names, last_wins=last_wins) if create else None
             with open_database(url, create=create) as database:
-                done = opened.run(database, table, created, ignore_unknown=ignore_unknown, progress=progress)
+                done = opened.run(database, table, created, progress=progress)
     except KeyboardInterrupt:
         rows = f"{opened.written:,} of {opened.total:,} rows are" if opened and opened.written else "no row is"
         raise Interrupted(
@@ -232,12 +232,11 @@ def changes(
 
     rows = ((c.epoch, to_json_text(c.key), record_text(c.before), record_text(c.after)) for c in found)
     print_rows(("epoch", "key", "before", "after"), rows, form)
-    message = f"up to epoch {found.epoch}: --since {found.epoch} goes on from here"
-    print_text(message, stderr=form is Form.CSV)
+    print_text(f"up to epoch {found.epoch}: --since {found.epoch} goes on from here", stderr=form is Form.CSV)
 
 
 def _find_to_read(
-    database: Database, name: str, read: ReadMode | None, after: str | None, within: float | None, timeout: float
+    database: Database, name: str, read: str | None, after: str | None, within: float | None, timeout: float
 ) -> Table | View:
     """The table or view called `name`, in the requested read mode, once it holds the requested write."""
     from viewkeeper.client.connection import moment_of
@@ -246,14 +245,14 @@ def _find_to_read(
     named = find_named(database, name)
     if isinstance(named, Table):
         if read or after or within is not None:
-            hint = "--read, --after and --within are for views"
-            raise InputError(f"{named.name} is a table and always read as it is", hint)
+            fact = f"{named.name} is a table and always read as it is"
+            raise InputError(fact, "--read, --after and --within are for views")
         return named
     if after:
         database.wait_for(after, timeout)
     if within is not None:
         moment_of(database.store, Bounded(within), timeout)  # the read below sees no older state
-    return named.in_mode(str(read)) if read else named
+    return named.in_mode(read) if read else named
 
 
 def _print_loaded(done: Loaded, *, as_json: bool) -> None:

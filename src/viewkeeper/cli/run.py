@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ from viewkeeper.cli.exit_codes import is_from_spark
 from viewkeeper.cli.options import Url, open_database, read_bounds
 from viewkeeper.errors import EpochFailed, InputError, SparkLost, StoreBusy, StoreUnavailable
 from viewkeeper.model.wording import counted
+from viewkeeper.settings import Engine
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _TICK_SECONDS = 0.2
 _PATIENCE_SECONDS = 10.0
+_WENT_DOWN = (EpochFailed, SparkLost, ConnectionError)
 
 
 Patience = Annotated[
@@ -50,25 +52,19 @@ Hang = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the user chose."""
-
-    view_managers: tuple[int, int]
-    take_over: bool
-    changes_per_epoch: int | None
-    until_caught_up: bool
-    standby: bool
-    patience: float | None
-    hang: float | None
-
-    def require_sense(self) -> None:
-        """Refuse what would be ignored."""
-        for name, given in (("--patience", self.patience), ("--hang", self.hang)):
-            if given is not None and not self.standby:
-                raise InputError(f"{name} is for a pipeline that stands by", "add --standby")
-        if self.hang == 0:
-            raise InputError("an epoch takes longer than 0 seconds", "allow --hang far more than the longest one takes")
+ChangesPerEpoch = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="About so many changes in one epoch; a transaction is never cut.", show_default="1000000"
+    ),
+]
+EngineOption = Annotated[
+    Engine,
+    typer.Option(
+        help="Where epochs run: large ones as Spark jobs and the others in this process (`auto`), all as jobs of a "
+        "streaming query (`spark`), or all in this process, without Java (`driver`)."
+    ),
+]
 
 
 class _StopNow(Exception):
@@ -95,25 +91,29 @@ def run(
     ] = False,
     patience: Patience = None,
     hang: Hang = None,
-    changes_per_epoch: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="About so many changes in one epoch; a transaction is never cut.", show_default="1000000"
-        ),
-    ] = None,
+    changes_per_epoch: ChangesPerEpoch = None,
+    engine: EngineOption = Engine.AUTO,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON line for each committed epoch.")] = False,
 ) -> None:
-    """Run the pipeline that keeps all views fresh, until Ctrl-C or SIGTERM. Needs Java 17.
+    """Run the pipeline that keeps all views fresh, until Ctrl-C or SIGTERM. Needs Java 17, except with `--engine driver`.
 
     Stopping it at any moment, `kill -9` included, loses nothing and counts nothing twice. With `--standby` a second one
     waits: it takes over at once when the first ends or is killed, and after `--patience` when it is stopped or cannot
     reach the store, or after `--hang` when it does not get on; one that goes on after that ends without changing anything.
     """
-    bounds = read_bounds(view_managers)
-    settings = Settings(bounds, take_over, changes_per_epoch, until_caught_up, standby, patience, hang)
-    settings.require_sense()
+    from viewkeeper.client.interruptible import begin
+
+    options: dict[str, Any] = {"view_managers": read_bounds(view_managers), "take_over": take_over, "standby": standby}
+    options |= {"changes_per_epoch": changes_per_epoch, "hang_seconds": hang, "engine": engine}
+    options["patience_seconds"] = _PATIENCE_SECONDS if patience is None else patience
+    for name, given in (("--patience", patience), ("--hang", hang)):
+        if given is not None and not standby:
+            raise InputError(f"{name} is for a pipeline that stands by", "add --standby")
+    if hang == 0:
+        raise InputError("an epoch takes longer than 0 seconds", "allow --hang far more than the longest one takes")
     database, progress, stop = open_database(url), PipelineProgress(), threading.Event()
-    work = _Work(lambda: _work(database, settings, progress, stop))
+    run_pipeline = partial(_run, database, progress, stop, options, until_caught_up=until_caught_up)
+    work, answer = begin(run_pipeline, "viewkeeper-pipeline")
     display = choose_display(as_json=json)
     words = ""
     with quiet_java(), _signals_set(stop):
@@ -121,56 +121,36 @@ def run(
         try:
             work.start()
             _watch(work, database, progress, display, stop)
-            work.raise_failure(stopped=stop.is_set())
-            words = _last_words(database, progress, settings, stopped=stop.is_set())
+            _raise_failure(answer.exception(), stopped=stop.is_set())
+            words = f"stopped at epoch {database.epoch}"
+            if until_caught_up and not stop.is_set():
+                done = f"{counted(progress.changes, 'change')} in {progress.seconds:.1f} s"
+                words = f"caught up at epoch {database.epoch}: {done}"
         finally:
             display.end(words)
 
 
-class _Work(threading.Thread):
-    """The work, and its failure."""
+def _raise_failure(error: BaseException | None, *, stopped: bool) -> None:
+    """Raise the failure of the work, unless it failed because everything was stopped.
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(name="viewkeeper-pipeline", daemon=True)
-        self._work = work
-        self._failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:
-            self._failure = error
-
-    def raise_failure(self, *, stopped: bool) -> None:
-        """Raise the failure of the work, unless it failed because everything was stopped.
-
-        Service managers such as systemd signal the JVM too, and Spark then ends before we can stop it. The epoch stays
-        in flight, and the next run resumes it.
-        """
-        error = self._failure
-        went_down = isinstance(error, EpochFailed | SparkLost | ConnectionError) or (
-            error is not None and is_from_spark(error)
-        )
-        if error and not (stopped and went_down):
-            raise error
+    Service managers such as systemd signal the JVM too, and Spark then ends before we can stop it. The epoch stays in
+    flight, and the next run resumes it.
+    """
+    if error is not None and not (stopped and (isinstance(error, _WENT_DOWN) or is_from_spark(error))):
+        raise error
 
 
-def _work(database: Database, settings: Settings, progress: PipelineProgress, stop: threading.Event) -> None:
-    with suppress(_StopNow):
-        _run(database, settings, progress, stop)
-
-
-def _run(database: Database, settings: Settings, progress: PipelineProgress, stop: threading.Event) -> None:
-    with database.pipeline(
-        view_managers=settings.view_managers,
-        take_over=settings.take_over,
-        changes_per_epoch=settings.changes_per_epoch,
-        events=_sink(progress, settings, stop),
-        standby=settings.standby,
-        patience_seconds=_PATIENCE_SECONDS if settings.patience is None else settings.patience,
-        hang_seconds=settings.hang,
-    ) as pipeline:
-        if settings.until_caught_up:
+def _run(
+    database: Database,
+    progress: PipelineProgress,
+    stop: threading.Event,
+    options: dict[str, Any],
+    *,
+    until_caught_up: bool,
+) -> None:
+    events = _sink(progress, stop, until_caught_up=until_caught_up)
+    with suppress(_StopNow), database.pipeline(events=events, **options) as pipeline:
+        if until_caught_up:
             if not stop.is_set():
                 pipeline.run_available()
         else:
@@ -180,13 +160,13 @@ def _run(database: Database, settings: Settings, progress: PipelineProgress, sto
                 pipeline.raise_failure()
 
 
-def _sink(progress: PipelineProgress, settings: Settings, stop: threading.Event) -> EventSink:
+def _sink(progress: PipelineProgress, stop: threading.Event, *, until_caught_up: bool) -> EventSink:
     from viewkeeper.events import Committed, StandingBy
 
     def take(event: Event) -> None:
         progress.take(event)
         # Stopping is safe at any moment; after a commit nothing has to be done again.
-        is_between = settings.until_caught_up and isinstance(event, Committed)
+        is_between = until_caught_up and isinstance(event, Committed)
         if stop.is_set() and (is_between or isinstance(event, StandingBy)):
             raise _StopNow
 
@@ -194,7 +174,7 @@ def _sink(progress: PipelineProgress, settings: Settings, stop: threading.Event)
 
 
 def _watch(
-    work: _Work, database: Database, progress: PipelineProgress, display: Display, stop: threading.Event
+    work: threading.Thread, database: Database, progress: PipelineProgress, display: Display, stop: threading.Event
 ) -> None:
     from viewkeeper.client.status import Lag, read_lag
 
@@ -205,13 +185,6 @@ def _watch(
         with suppress(StoreBusy, StoreUnavailable, OSError):  # the work waits for the store, and says so
             lag = read_lag(database)
         display.update(progress, lag, stopping=stop.is_set())
-
-
-def _last_words(database: Database, progress: PipelineProgress, settings: Settings, *, stopped: bool) -> str:
-    epoch = database.epoch
-    if stopped or not settings.until_caught_up:
-        return f"stopped at epoch {epoch}"
-    return f"caught up at epoch {epoch}: {counted(progress.changes, 'change')} in {progress.seconds:.1f} s"
 
 
 @contextmanager

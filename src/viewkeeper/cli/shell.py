@@ -1,9 +1,8 @@
 """The shell: a prompt for SQL, with a history of whole statements and completion where Python has readline.
 
 In: lines. Out: whole statements for the runner, and commands, which begin with a backslash. Always: a statement ends
-with a semicolon outside quotes and comments; after an error is printed the prompt returns. A statement is saved as a
-whole, line breaks included, and at once, so that several prompts may be open and a killed one loses nothing; only its
-owner can read the file.
+with a semicolon outside quotes and comments; after an error the prompt returns. A statement is saved at once and as a
+whole, so several prompts may be open and a killed one loses nothing; only its owner can read the file.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Runner(Protocol):
     is_paged: bool
 
     def run(self, text: str) -> float:
-        """Run statements and print their results; returns the seconds that they took, without the printing."""
+        """Run statements and print their results; returns the seconds they took, without the printing."""
 
     def names(self) -> Names:
         """What can be named in a statement."""
@@ -95,7 +94,6 @@ class Shell:
         runner.is_paged = True
 
     def run(self, text: str) -> None:
-        """Run a statement or a command."""
         if not text.startswith("\\"):
             self._run_sql(text)
             return
@@ -112,12 +110,6 @@ class Shell:
         if self._is_timed:
             print_text(f"{seconds * 1000:,.1f} ms", "dim")
 
-    def _help(self, word: str | None) -> None:
-        print_text(HELP)
-
-    def _describe(self, name: str | None) -> None:
-        self._run_sql(f"DESCRIBE {name}" if name else "SHOW TABLES; SHOW VIEWS")
-
     def _expand(self, word: str | None) -> None:
         chosen = word or ("auto" if self._runner.form is Form.EXPANDED else "on")
         if chosen not in _FORMS:
@@ -132,8 +124,8 @@ class Shell:
         self._runner.is_paged = _switched("pager", self._runner.is_paged, word)
 
     COMMANDS: dict[str, Callable[[Shell, str | None], None]] = {
-        "\\help": _help,
-        "\\d": _describe,
+        "\\help": lambda shell, word: print_text(HELP),
+        "\\d": lambda shell, name: shell._run_sql(f"DESCRIBE {name}" if name else "SHOW TABLES; SHOW VIEWS"),
         "\\x": _expand,
         "\\timing": _time,
         "\\pager": _page,
@@ -205,7 +197,8 @@ def line_editing(commands: Sequence[str], names: Callable[[], Names]) -> Iterato
     except ImportError:
         yield lambda text: None
         return
-    file = _history_file()
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    file = Path(state, "viewkeeper", "history")
     for entry in _read_history(file):
         readline.add_history(entry)
     readline.set_auto_history(False)
@@ -238,7 +231,7 @@ def completions(before: str, text: str, commands: Sequence[str], names: Names) -
     if _BEFORE_RELATIONS.search(before):
         return _beginning(text, names.relations)
     words = [word.lower() for word in _KEYWORDS] if text.islower() else _KEYWORDS
-    return [*_beginning(text, names.relations), *_beginning(text, names.columns), *_beginning(text, words)]
+    return [word for some in (names.relations, names.columns, words) for word in _beginning(text, some)]
 
 
 def _beginning(text: str, words: Sequence[str]) -> list[str]:
@@ -267,8 +260,3 @@ def _write(file: Path, mode: str, text: str) -> None:
         file.touch(mode=0o600)  # statements may hold private data
         with file.open(mode, encoding="utf-8", errors="backslashreplace") as target:
             target.write(text)
-
-
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "viewkeeper" / "history"

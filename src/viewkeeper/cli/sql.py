@@ -55,7 +55,7 @@ class SqlRunner:
                     print_result(result, self.form)
                 is_printing, started = False, time.monotonic()
         except KeyboardInterrupt:
-            raise Interrupted(_cut_short(done) if is_printing else _stopped(done)) from None
+            raise Interrupted(_stopped(done, is_printing=is_printing)) from None
         return seconds
 
     def names(self) -> Names:
@@ -69,8 +69,7 @@ class SqlRunner:
         catalog = self._database.catalog()
         columns = [column.name for table in catalog.tables for column in table.columns]
         columns += [shown.column.name for view in catalog.views for shown in view.shown]
-        relations = [table.name for table in catalog.tables] + [view.name for view in catalog.views]
-        return Names(relations, columns)
+        return Names([table.name for table in catalog.tables] + [view.name for view in catalog.views], columns)
 
 
 def sql(
@@ -101,17 +100,15 @@ def sql(
         runner.run(one)
 
 
-def _cut_short(done: int) -> str:
-    return f"the answer of {'the statement' if done == 1 else f'statement {done}'} was cut short; what it did is done"
-
-
-def _stopped(done: int) -> str:
+def _stopped(done: int, *, is_printing: bool) -> str:
+    """What is done when the statements of a text are interrupted."""
+    if is_printing:
+        last = "the statement" if done == 1 else f"statement {done}"
+        return f"the answer of {last} was cut short; what it did is done"
     if not done:
         return "the statement was stopped; it can be run again"
-    before = "the one" if done == 1 else f"the {done}"
-    return (
-        f"statement {done + 1} was stopped and can be run again; {before} before it {'is' if done == 1 else 'are'} done"
-    )
+    before = "the one before it is" if done == 1 else f"the {done} before it are"
+    return f"statement {done + 1} was stopped and can be run again; {before} done"
 
 
 def _read(file: Path | None) -> str:

@@ -53,7 +53,6 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def print_json(value: object) -> None:
-    """One line of JSON, at once."""
     print(to_json_text(value), flush=True)
 
 
@@ -80,13 +79,10 @@ def write_out(text: str, stream: TextIO | None = None) -> None:
 
 def styled(text: str, style: Style | None, stream: TextIO | None = None) -> str:
     """The text in that style, if the stream is a terminal with colours."""
-    has_colours = (
-        style
-        and (stream or sys.stdout).isatty()
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM") != "dumb"
-    )
-    return f"\033[{_CODES[style]}m{text}\033[0m" if style and has_colours else text
+    if style is None or os.environ.get("NO_COLOR"):
+        return text
+    has_colours = (stream or sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
+    return f"\033[{_CODES[style]}m{text}\033[0m" if has_colours else text
 
 
 def terminal_width() -> float:

@@ -1,59 +1,62 @@
-"""Arguments: what callers pass, checked and as it is stored, and what they get.
+"""Arguments: what callers pass, checked and as it is stored.
 
 In: values and their names; keys and columns as Python values. Out: the value in the type that a call uses; key bytes,
-stored values, dicts. Always: checked before anything is written, with the table, the column and a hint in the error; a
-value of another type is an InputError that names the argument, never an AttributeError from somewhere inside. Column
-names are case-insensitive; the stop of a range is exclusive.
+stored values, and what a put or a delete makes of a row. Always: checked before anything is written; an error names the
+table, the column or the argument. Column names are case-insensitive; the stop of a range is exclusive.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 
 from viewkeeper.errors import BadRow, InputError, UnknownName
-from viewkeeper.model.keys import after_prefix, encode_key
+from viewkeeper.model.keys import after_prefix, decode_key, encode_key
 from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.stored_values import Stored, are_equal, from_stored, to_stored
 from viewkeeper.model.wording import suggestion
 
+Merge = Callable[[bytes | None], bytes | None]  # the row after a write, of the row before it
+
 
 def take_text(name: str, value: object, hint: str | None = None) -> str:
-    """A text."""
     if not isinstance(value, str):
         raise InputError(f"{name} is a text, not {_shown(value)}", hint)
     return value
 
 
 def take_path(name: str, value: object) -> Path:
-    """A path, possibly given as text."""
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"{name} is a path, not {_shown(value)}")
     return Path(value)
 
 
 def take_names(name: str, value: object) -> list[str]:
-    """A list of names; one name alone would be a list of its letters."""
+    """A list of names; a text would be a list of its letters."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f"{name} is a list of names, not {_shown(value)}", 'as in ["a", "b"]')
     return [take_text(f"each of {name}", part) for part in value]
 
 
 def take_seconds(name: str, value: object) -> float:
-    """A number of seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name} is a number of seconds, not {_shown(value)}", "0 does not wait")
     return value
 
 
 def take_mapping(name: str, value: object) -> Mapping[str, object]:
-    """Columns with values."""
     if not isinstance(value, Mapping):
         raise InputError(f"{name} is a dict of columns, not {_shown(value)}", 'as in {"amount": 30}; {} is any row')
     return value
+
+
+def take_many(what: str, keys: Iterable[object]) -> Iterable[object]:
+    if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
+        raise InputError(f"{what} takes many keys, not one {type(keys).__name__}", "pass a list of keys")
+    return keys
 
 
 def _shown(value: object) -> str:
@@ -63,16 +66,20 @@ def _shown(value: object) -> str:
 
 def key_bytes(name: str, columns: Sequence[Column], values: Sequence[object], *, whole: bool = True) -> bytes:
     """Bytes of a key, or with `whole=False` of a prefix of one."""
-    names = ", ".join(column.name for column in columns)
     if len(values) > len(columns) or (whole and len(values) < len(columns)):
-        raise InputError(
-            f"{name} has the key ({names}), not {len(values)} values", "pass one value for each key column"
-        )
+        names = ", ".join(column.name for column in columns)
+        fact = f"{name} has the key ({names}), not {len(values)} values"
+        raise InputError(fact, "pass one value for each key column")
     stored = [to_stored(column, value) for column, value in zip(columns, values, strict=False)]
     for column, value in zip(columns, stored, strict=False):
         if value is None and not column.nullable:
             raise BadRow(f"key column {column.name} of {name} is NULL", "a key has a value in every column")
     return encode_key(columns, stored)
+
+
+def key_values(columns: Sequence[Column], key: bytes) -> tuple[object, ...]:
+    """The values of a key, as a reader gets them."""
+    return tuple(from_stored(column, value) for column, value in zip(columns, decode_key(columns, key), strict=True))
 
 
 def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, dict[str, Stored]]:
@@ -118,18 +125,22 @@ def null_refused(schema: TableSchema, column: Column) -> BadRow:
     return BadRow(f"column {column.name} of {schema.name} is NOT NULL", "give it a value")
 
 
-def clear_columns(schema: TableSchema, before: bytes | None, names: Sequence[str]) -> bytes | None:
-    """The row after a delete of some columns: NULL in each; a row that does not exist is not made."""
-    return None if before is None else merge_row(schema, before, dict.fromkeys(names))
+def put_step(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, Merge]:
+    """Key bytes of a put, and what it makes of the row."""
+    key, columns = split_put(schema, arguments)
+    return key, lambda before: merge_row(schema, before, columns)
 
 
-def value_column_names(schema: TableSchema, names: Sequence[str]) -> list[str]:
-    """The spelling of columns that may be deleted; key columns may not."""
-    spelled = [schema.column(name).name for name in take_names("columns", names)]
-    for name in spelled:
+def delete_step(schema: TableSchema, key: Sequence[object], columns: Sequence[str] | None) -> tuple[bytes, Merge]:
+    """Key bytes of a delete, and what it makes of the row: none, or NULL in some columns of a row that exists."""
+    encoded = key_bytes(f"table {schema.name}", schema.key_columns, key)
+    if columns is None:
+        return encoded, lambda before: None
+    names = [schema.column(name).name for name in take_names("columns", columns)]
+    for name in names:
         if name in schema.key:
             raise BadRow(f"{name} is a key column of {schema.name}", "delete the row instead")
-    return spelled
+    return encoded, lambda before: None if before is None else merge_row(schema, before, dict.fromkeys(names))
 
 
 def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] | None:
@@ -144,15 +155,10 @@ def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] |
     return [spelled[name.lower()] for name in columns]
 
 
-def to_dict(columns: Sequence[Column], stored: Sequence[Stored]) -> dict[str, object]:
-    """A row as a reader gets it."""
-    return {column.name: from_stored(column, value) for column, value in zip(columns, stored, strict=True)}
-
-
 def byte_range(
     name: str, columns: Sequence[Column], prefix: Sequence[object], start: object, stop: object
 ) -> tuple[bytes, bytes | None]:
-    """The keys that begin with `prefix`, and go on from `start` to before `stop`: the first, and the first after them.
+    """The first key of a range, and the first after it: of keys that begin with `prefix`, from `start` to before `stop`.
 
     A start or stop may give several key columns as a tuple.
     """

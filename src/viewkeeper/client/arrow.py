@@ -7,7 +7,6 @@ imported when it is first needed.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) -> pa.Table:
-    """Rows of a base table."""
     names = [column.name for column in schema.columns]
     return pa.table(require_texts(decode_columns(schema, names, *pairs_to_arrow(list(pairs)))), names=names)
 
@@ -69,12 +67,6 @@ def arrow_to_frame(table: pa.Table) -> pd.DataFrame:
     return table.to_pandas(types_mapper=dtypes.get, date_as_object=True, ignore_metadata=True)
 
 
-def is_frame(value: object) -> bool:
-    """Whether the value is a DataFrame; without pandas imported, none is."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(value, pandas.DataFrame)
-
-
 def frame_to_arrow(frame: Any) -> pa.Table:
     """The frame's columns, and those of its index if they have names; NaN and NA are NULL."""
     has_names = all(name is not None for name in frame.index.names)
@@ -82,6 +74,5 @@ def frame_to_arrow(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=has_names)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
         reason = " ".join(str(part) for part in error.args).splitlines()[0]
-        raise BadRow(
-            f"the DataFrame cannot be read as columns: {reason}", "give each column values of one type"
-        ) from None
+        fact = f"the DataFrame cannot be read as columns: {reason}"
+        raise BadRow(fact, "give each column values of one type") from None

@@ -1,12 +1,12 @@
 """Bulk writes: many rows in bounded transactions.
 
 In: dicts or Arrow data. Out: one token for all of it. Always: a batch is checked in full before any of it is written;
-of rows with the same key the later one wins, as if they had been put one by one. Arrow data never becomes Python
-values.
+of rows with the same key the later one wins, as if they had been put one by one. Arrow data never becomes Python values.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.client.arguments import key_bytes, merge_row, null_refused, split_put
-from viewkeeper.client.arrow import frame_to_arrow, is_frame
+from viewkeeper.client.arguments import key_bytes, merge_row, null_refused, split_put, take_many
+from viewkeeper.client.arrow import frame_to_arrow
 from viewkeeper.client.connection import Connection
 from viewkeeper.errors import BadRow, InputError, RowsApart, TooMuchAtOnce
 from viewkeeper.model.keybatches import encode_keys
@@ -66,20 +66,20 @@ def put_rows(
 
 def delete_rows(database: Connection, schema: TableSchema, keys: Iterable[object], wrote: Wrote) -> Token:
     """Delete the rows under all keys; returns a token. A list is checked in full before the first row is deleted."""
-    if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
-        raise InputError(
-            f"delete_many of {schema.name} takes many keys, not one {type(keys).__name__}", "pass a list of keys"
-        )
+    keys = take_many(f"delete_many of {schema.name}", keys)
     token, name = Token(database.store.incarnation), f"table {schema.name}"
 
     def encode(part: list[object]) -> list[bytes]:
         wanted = (key if isinstance(key, tuple) else (key,) for key in part)
         return list(dict.fromkeys(key_bytes(name, schema.key_columns, key) for key in wanted))
 
+    def remove(part: list[bytes], chosen: np.ndarray) -> list[RowWrites]:
+        return [RowWrites(schema.id, [part[i] for i in chosen.tolist()], lambda befores: [None] * len(befores))]
+
     parts: Iterable[list[bytes]] = (encode(part) for _, part in _chunks(keys))
     for part in list(parts) if isinstance(keys, Sequence) else parts:
         for chosen in database.store.together(part, apart=True):
-            token |= _write(database, schema, part, chosen, partial(_removals, schema, part), wrote)
+            token |= _write(database, schema, part, chosen, partial(remove, part), wrote)
     return token
 
 
@@ -120,29 +120,24 @@ def _write_at_once(database: Connection, schema: TableSchema, groups: Sequence[R
     return Part(token, sum(len(group.keys) for group in groups), added)
 
 
-def _removals(schema: TableSchema, keys: list[bytes], chosen: np.ndarray) -> list[RowWrites]:
-    return [RowWrites(schema.id, [keys[i] for i in chosen.tolist()], lambda befores: [None] * len(befores))]
-
-
 def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], Merge]]:
-    if is_frame(rows):
+    pandas = sys.modules.get("pandas")  # without it, no value is a DataFrame
+    if pandas is not None and isinstance(rows, pandas.DataFrame):
         rows = frame_to_arrow(rows)
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
-        prepared = [_arrow_batch(schema, part) for batch in rows.to_batches() for part in _slices(batch)]
-        return iter(prepared)  # a whole table is checked before the first row is written
+        # a whole table is checked before the first row is written
+        return iter([_arrow_batch(schema, part) for batch in rows.to_batches() for part in _slices(batch)])
     if isinstance(rows, pa.RecordBatchReader):
         return (_arrow_batch(schema, part) for batch in rows for part in _slices(batch))
     if hasattr(rows, "__arrow_c_stream__"):  # polars, DuckDB and others that support Arrow
         return _batches(schema, pa.RecordBatchReader.from_stream(rows))
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
-        raise InputError(
-            f"put_many to {schema.name} takes many rows, not one {type(rows).__name__}", "pass a list of dicts"
-        )
-    if isinstance(rows, Sequence):
-        return iter([_dict_batch(schema, part, first) for first, part in _chunks(rows)])
-    return (_dict_batch(schema, part, first) for first, part in _chunks(rows))
+        fact = f"put_many to {schema.name} takes many rows, not one {type(rows).__name__}"
+        raise InputError(fact, "pass a list of dicts")
+    batches = (_dict_batch(schema, part, first) for first, part in _chunks(rows))
+    return iter(list(batches)) if isinstance(rows, Sequence) else batches
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -243,15 +238,11 @@ def _may_cast(kind: pa.DataType, wanted: pa.DataType) -> bool:
     types = pa.types
     if types.is_integer(kind):
         return types.is_integer(wanted) or types.is_decimal(wanted) or types.is_floating(wanted)
-    if types.is_floating(kind):
-        return types.is_floating(wanted)
     if types.is_large_string(kind) or types.is_string_view(kind):
         return types.is_string(wanted)
     if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
         return types.is_binary(wanted)
-    return (types.is_decimal(kind) and types.is_decimal(wanted)) or (
-        types.is_timestamp(kind) and types.is_timestamp(wanted)
-    )
+    return any(is_of(kind) and is_of(wanted) for is_of in (types.is_floating, types.is_decimal, types.is_timestamp))
 
 
 def _distinct_groups(schema: TableSchema, keys: list[bytes], merge: Merge, chosen: np.ndarray) -> list[RowWrites]:

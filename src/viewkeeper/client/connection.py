@@ -1,9 +1,9 @@
 """The connection: an open store and its catalog, as tables, views and statements use them, and which state a read sees.
 
-In: a store; a read mode. Out: its catalog, writes that are checked against it, and for a read a `Moment`: an epoch and
-the aborted epochs to look through. Always: any number of processes may have the same store open; the catalog is read
-again when its version has changed, and no row of a dropped table is written. After reading, the horizon is checked
-again; if the floor has passed the epoch the read starts over (R4), so no result mixes states.
+In: a store; a read mode. Out: its catalog, writes that are checked against it, and for a read a `ReadTimestamp`. Always:
+any number of processes may have the same store open; the catalog is read again when its version has changed, and no row
+of a dropped table is written. After reading, the horizon is checked again; if the floor has passed the epoch the read
+starts over (R4), so no result mixes states.
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ def moment_of(store: Store, mode: ReadMode, timeout: float) -> ReadTimestamp:
         horizon = store.read_horizon()
         return ReadTimestamp(EPOCH_MAX, horizon.aborted, horizon)
     if isinstance(mode, Bounded):
-        return _within(store, mode, timeout)
+        oldest = store.now() - int(mode.seconds * 1e9)  # counted from the start of the read
+
+        def holds_older(horizon: Horizon) -> bool:
+            return horizon.stamp >= oldest or not store.describe(horizon.positions, store.ends()).has_changes
+
+        return _wait(store, holds_older, timeout, f"within {mode.seconds} s")
     if isinstance(mode, Token):
         return _wait(store, lambda horizon: is_at(store, mode, horizon.positions), timeout, "at the token")
     if isinstance(mode, Reaching):
@@ -82,23 +87,12 @@ def wait_for(store: Store, token: Token, timeout: float, meanwhile: Callable[[],
 
 def is_at(store: Store, token: Token, positions: Positions) -> bool:
     """Whether a state at `positions` includes the token's writes."""
-    if token.is_covered_by(store.incarnation, positions):
-        return True
-    return not store.has_changes(positions, token.positions)
+    is_covered = token.is_covered_by(store.incarnation, positions)
+    return is_covered or not store.describe(positions, token.positions).has_changes
 
 
 def _snapshot(horizon: Horizon) -> ReadTimestamp:
     return ReadTimestamp(horizon.committed, horizon.aborted, horizon)
-
-
-def _within(store: Store, bound: Bounded, timeout: float) -> ReadTimestamp:
-    """A committed state that holds every change older than the bound, counted from the start of the read."""
-    oldest = store.now() - int(bound.seconds * 1e9)
-
-    def is_there(horizon: Horizon) -> bool:
-        return horizon.stamp >= oldest or not store.has_changes(horizon.positions, store.ends())
-
-    return _wait(store, is_there, timeout, f"within {bound.seconds} s")
 
 
 def _wait(store: Store, is_there: Callable[[Horizon], bool], timeout: float, goal: str) -> ReadTimestamp:
@@ -146,13 +140,10 @@ class Connection:
         if self._closed:
             return
         with ExitStack() as ends:
-            ends.callback(self._close_store)
+            ends.callback(self._store.close)
+            ends.callback(setattr, self, "_closed", True)
             for one in list(self._opened):
                 ends.callback(one.close)
-
-    def _close_store(self) -> None:
-        self._closed = True
-        self._store.close()
 
     def ends_with_it(self, opened: Closable) -> None:
         """Have `close` close this too, before the store and before what was opened earlier."""
@@ -160,13 +151,11 @@ class Connection:
 
     @property
     def store(self) -> Store:
-        """The store of the database."""
         if self._closed:
             raise InputError("the database is closed", "connect again")
         return self._store
 
     def catalog(self) -> Catalog:
-        """The tables and views as they are now."""
         return self._catalog_at(self.store.read_horizon().catalog_version)
 
     def forget_catalog(self) -> None:
@@ -180,10 +169,7 @@ class Connection:
         return self._catalog
 
     def view_as_of(self, definition: ViewDefinition, version: int) -> ViewDefinition | None:
-        """The view as of catalog `version`: the same, or its replacement, unless it was dropped.
-
-        None when that catalog is no longer the current one.
-        """
+        """The view, or its replacement, in catalog `version`; None if that is not current, UnknownName if it was dropped."""
         catalog = self._catalog_at(version)
         if catalog.version != version:
             return None
@@ -193,14 +179,13 @@ class Connection:
         raise UnknownName(f"view {definition.name} was dropped")
 
     def current_table(self, schema: TableSchema) -> TableSchema:
-        """The table as of now: the same, unless columns were added or it was dropped."""
+        """The table as it is now, with the columns that were added since; UnknownName if it was dropped."""
         table = self.catalog().tables_by_id.get(schema.id)
         if table is None:
             raise UnknownName(f"table {schema.name} was dropped")
         return table
 
     def require_writable(self) -> None:
-        """Raise unless this database may write."""
         if self.read_only:
             raise InputError("the database is open for reading only", "connect without read_only=True")
 
@@ -224,8 +209,7 @@ class Connection:
     def _guarded(self, writes: RowWrites, tables: Sequence[TableSchema]) -> RowWrites:
         """The same writes; whether the tables still exist is checked inside the transaction.
 
-        Rows of a dropped table are removed in later transactions, so none is written after the removal and stays for
-        good.
+        Rows of a dropped table are removed in later transactions: one written after its removal would stay for good.
         """
 
         def merge(befores: list[Image]) -> list[Image]:

@@ -1,7 +1,7 @@
 """The database: the public interface of an open store, and how one is opened by its URL or made from a backup.
 
-In: a URL; names, SQL. Out: tables, views, sessions, a pipeline. Always: each method is a face of a function or class
-that does the work, imported when it is first called.
+In: a URL; names, SQL. Out: tables, views, sessions, a pipeline. Always: a method calls the function or class that does
+the work, which is imported when it is first called.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from viewkeeper.events import EventSink
     from viewkeeper.load.loading import Loaded
     from viewkeeper.ports.admin import Backup, Compacted
+    from viewkeeper.settings import Engine, EngineSettings
 
 
 class Database(Connection):
@@ -50,11 +51,11 @@ class Database(Connection):
         return execute(self, take_text("a statement", sql))
 
     def table(self, name: str) -> Table:
-        """The base table named `name`."""
+        """The base table of that name."""
         return Table(self, self.catalog().table(name))
 
     def view(self, name: str) -> View:
-        """The view or index named `name`."""
+        """The view or index of that name."""
         return View(self, self.catalog().view(name))
 
     def load(
@@ -74,21 +75,16 @@ class Database(Connection):
     ) -> Loaded:
         """Put the rows of CSV, TSV, JSON or Parquet files; all are checked before the first row is written."""
         from viewkeeper.load.files import Reading
-        from viewkeeper.load.loading import load
+        from viewkeeper.load.loading import open_load, require_sensible, require_target
 
         names = (key,) if isinstance(key, str) else tuple(take_names("key", key))
-        return load(
-            self,
-            table,
-            paths,
-            Reading(format, delimiter, null, guess_null),
-            create=create,
-            key=names,
-            last_wins=last_wins,
-            ignore_unknown=ignore_unknown,
-            progress=progress,
-            wrote=session.wrote if session else None,
-        )
+        self.require_writable()
+        require_sensible(create=create, key=names, ignore_unknown=ignore_unknown)
+        require_target(self, table, create=create)
+        reading, wrote = Reading(format, delimiter, null, guess_null), session.wrote if session else None
+        with open_load(paths, reading, ignore_unknown=ignore_unknown) as files:
+            created = files.infer(table, names, last_wins=last_wins) if create else None
+            return files.run(self, table, created, progress=progress, wrote=wrote)
 
     def write(self) -> WriteGroup:
         """An atomic group of puts and deletes of rows of one node, as a context manager."""
@@ -119,23 +115,23 @@ class Database(Connection):
         standby: bool = False,
         patience_seconds: float = 10.0,
         hang_seconds: float | None = None,
+        engine: Engine | Literal["auto", "spark", "driver"] = "auto",
+        settings: EngineSettings | None = None,
     ) -> Pipeline:
         """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is given.
 
-        With `view_managers=(1, 4)` there are as many as the backlog calls for. Over a store that only this process
-        reaches, this process does all work, without Spark. With `standby` the call waits until no other pipeline runs,
-        or the one that does shows no sign of life for `patience_seconds`, and takes over; with `hang_seconds` also when it
-        has been at one epoch for so long.
+        With `engine="spark"` every epoch is a Spark job, with `"driver"` none is, and no Java is needed; `settings` say
+        which epochs are large enough for a job with `"auto"`. Over a store that only this process reaches, this process
+        does all work, without Spark. With `view_managers=(1, 4)` there are as many as the backlog calls for. With
+        `standby` the call waits until no other pipeline runs, or the one that does shows no sign of life for
+        `patience_seconds`, and takes over; with `hang_seconds` also when it has been at one epoch for so long.
         """
-        from viewkeeper.engine.spark_session import require_spark
-
-        self.require_writable()
-        if self.store.capabilities.many_processes:
-            require_spark()
-        from viewkeeper.client.pipeline import Pipeline
+        from viewkeeper.client.pipeline import Pipeline, take_engine
         from viewkeeper.coordinator.standby import Patience
         from viewkeeper.engine.lazy_session import take_session
 
+        self.require_writable()
+        chosen = take_engine(engine, self.store, spark, settings)
         return Pipeline(
             self,
             view_managers=view_managers,
@@ -143,6 +139,8 @@ class Database(Connection):
             take_over=take_over,
             changes_per_epoch=changes_per_epoch,
             events=events,
+            engine=chosen,
+            settings=settings,
             standby=standby,
             patience=Patience(
                 take_seconds("patience_seconds", patience_seconds),
@@ -153,11 +151,12 @@ class Database(Connection):
     def scale(self, *, view_managers: int | tuple[int, int]) -> None:
         """Ask the pipeline that runs now, in whatever process, for so many view managers from its next epoch on."""
         from viewkeeper.coordinator.view_managers import request_managers
+        from viewkeeper.ports.meta import live_holder
         from viewkeeper.settings import ManagerBounds
 
         self.require_writable()
         bounds = ManagerBounds.of(view_managers)
-        if self.store.claimed_by() is None:
+        if live_holder(self.store) is None:
             raise InputError("no pipeline of this store is running", "start one with as many view managers as you want")
         request_managers(self.store, bounds)
 
@@ -172,8 +171,8 @@ class Database(Connection):
         """Compare views with their recomputation by Spark SQL, as of the committed epoch.
 
         `progress` is called with how many views are judged, and how many there are. With `since="last"` only the records
-        are compared that changes after the last check can have touched; the report tells which views were checked as a
-        whole even so, and why.
+        are compared that changes after the last check can have touched; the report names the views that were checked as a
+        whole all the same, and why.
         """
         from viewkeeper.engine.spark_session import require_spark
 
@@ -229,8 +228,7 @@ class Database(Connection):
 
         with Snapshot(self) as snapshot:
             definition = snapshot.catalog.view(view)
-            why = partial(reason_of, self, definition)
-            yield from each_set_aside(snapshot, definition, why, with_dropped=dropped)
+            yield from each_set_aside(snapshot, definition, partial(reason_of, self, definition), with_dropped=dropped)
 
     def retry_set_aside(
         self, view: str, keys: Sequence[Sequence[object]] | None = None, *, spark: SparkSession | None = None
@@ -283,11 +281,11 @@ class Database(Connection):
 
         self.require_writable()
         store = self.store
-        with store.alone():
-            before, entries = store.bytes_used(), collect_all_garbage(store)
-            store.compact(progress)
+        with store.alone() as compact:
+            before, entries = store.facts().bytes_used, collect_all_garbage(store)
+            compact(progress)
             self.forget_catalog()  # the new files count changes from 1
-            return Compacted(before, store.bytes_used(), entries)
+            return Compacted(before, store.facts().bytes_used, entries)
 
     def explain(self, name: str | None = None, *, form: Literal["text", "mermaid", "dot", "svg"] = "text") -> str:
         """The plan of a view, or of all: as text, as a Mermaid flowchart, as a graph for Graphviz, or drawn by it."""
@@ -296,21 +294,22 @@ class Database(Connection):
 
         catalog = self.catalog()
         costs = read_costs(self.store, catalog, name) if form == "text" else None
-        told = explain(catalog, name, form="dot" if form == "svg" else form, costs=costs)
-        return draw_svg(told) if form == "svg" else told
+        text = explain(catalog, name, form="dot" if form == "svg" else form, costs=costs)
+        return draw_svg(text) if form == "svg" else text
 
     def keep_changes(self, *, epochs: int = 0, seconds: float = 0) -> None:
         """Keep what `view.changes` returns for at least so many epochs, and so many seconds; from the next epoch on.
 
-        It applies to the store, whoever runs the pipeline, until it is set anew; 0 and 0 keep the last two epochs. The log
+        It applies to the store, whoever runs the pipeline, until it is set again; 0 and 0 keep the last two epochs. The log
         is kept for as many seconds too, so that a check since the last one goes back as far.
         """
         from viewkeeper.model.epochs import keep
         from viewkeeper.model.read_frontier import RetentionPolicy
+        from viewkeeper.ports.meta import change_epoch_record
 
         self.require_writable()
         wanted = RetentionPolicy(epochs, seconds)
-        self.store.change_epoch_record(lambda record: keep(record, wanted.epochs, wanted.seconds))
+        change_epoch_record(self.store, lambda record: keep(record, wanted.epochs, wanted.seconds))
 
 
 def _names(views: Sequence[str] | None) -> list[str] | None:

@@ -1,36 +1,39 @@
 """Failed rows: why a view's SQL fails on a row that it sets aside, and rows set aside that are tried again or dropped.
 
 In: a view, and keys of rows as `set_aside` lists them. Out: DuckDB's error for a row when nothing catches the failure;
-how many rows left the list. Always: a reason is computed for single rows that are shown to a user, so nothing is stored
-for it; a row that no longer fails has none, nor has a row that no table holds: one of a join, or of groups inside a
-query. A request is in the catalog, so it survives whoever made it, and one epoch does it for each list; views that
-share records share their lists.
+how many rows left the list. Always: a reason is computed for single rows that are shown to a user, so it is not stored;
+there is none for a row that no longer fails, or that no table holds: one of a join, or of groups inside a query. A
+request is in the catalog, so it survives whoever made it, and one epoch does it for each list; views that share records
+share their lists.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 
 from viewkeeper.client.arguments import key_bytes
-from viewkeeper.client.connection import Connection
+from viewkeeper.client.connection import Connection, moment_of
 from viewkeeper.client.pipeline import await_request
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import error_lists, listed_rows, undecoded_of
 from viewkeeper.client.views import why_stopped
 from viewkeeper.codegen.expression_sql import unguarded
-from viewkeeper.errors import EpochFailed, InputError, NotOffered, NotReady, ViewKeeperError
+from viewkeeper.errors import BadRow, EpochFailed, InputError, NotOffered, NotReady, ViewKeeperError
 from viewkeeper.model.epochs import AsideRequest
-from viewkeeper.model.read_frontier import ReadTimestamp
+from viewkeeper.model.keys import partition_of
+from viewkeeper.model.read_frontier import SNAPSHOT
 from viewkeeper.model.wording import known_cause
-from viewkeeper.operators.delta_rows import delta_of_rows
+from viewkeeper.operators.delta_rows import delta_of_rows, run_edge
 from viewkeeper.operators.duck import forget_relations, run_sql
-from viewkeeper.plan.define import lower, placed_nodes
+from viewkeeper.plan.define import lower
 from viewkeeper.plan.nodes import AggregateNode, ProjectNode
+from viewkeeper.plan.share_nodes import placed_nodes
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import Catalog, ErrorList, ViewDefinition
@@ -46,29 +49,30 @@ def reason_of(database: Connection, view: ViewDefinition, listed: TableId, key: 
     """Why the row under `key`, which one of a view's lists holds as set aside, fails."""
     catalog = database.catalog()
     if any(one.table == listed for one in undecoded_of(catalog, view)):
-        return _kept_reason(database, listed, key)
+        moment = moment_of(database.store, SNAPSHOT, 0)
+        kept = database.store.get_record(partition_of(key, database.store.partitions), listed, key, moment)
+        return None if kept is None else kept.decode()
     nodes = placed_nodes(lower(catalog, view), catalog.stored(view))
-    edge = next(edge for node in nodes for edge in node.edges if edge.aside == listed)
+    node, number = next((node, i) for node in nodes for i, edge in enumerate(node.edges) if edge.aside == listed)
+    edge = node.edges[number]
     schema = next((table for table in catalog.tables if table.id == edge.source), None)
     row = None if schema is None else database.store.get(schema.id, key)
     if schema is None or row is None:
         return None
     stored = pa.record_batch([pa.array([key], pa.binary()), pa.array([row], pa.binary())], names=["key", "row"])
+    delta = delta_of_rows(schema, stored, edge.columns).relation
     try:
-        run_sql(unguarded(edge.rows), delta=delta_of_rows(schema, stored, edge.columns).relation)
+        if edge.rows is not None:
+            run_sql(unguarded(edge.rows), delta=delta)
+        if isinstance(node, AggregateNode):
+            rows = run_edge(edge, delta)
+            for term in (*node.conditions[number], *node.each.terms):
+                run_sql(f"SELECT {term.sql} FROM rows", rows=rows)
     except duckdb.Error as error:
         return _in_words(error)
     finally:
         forget_relations()
     return None
-
-
-def _kept_reason(database: Connection, listed: TableId, key: bytes) -> str | None:
-    """The reason that the list itself holds."""
-    horizon = database.store.read_horizon()
-    moment = ReadTimestamp(horizon.committed, horizon.aborted, horizon)
-    found = database.store.get_record(database.store.partition_of(key), listed, key, moment)
-    return None if found is None else found.decode()
 
 
 def _in_words(error: duckdb.Error) -> str:
@@ -80,9 +84,8 @@ def _in_words(error: duckdb.Error) -> str:
     unread = re.match(r"Could not convert string .* to '?(\w+)", said)
     if unread:  # the text in the message may come from our own SQL
         return f"a text is no {_TYPES.get(unread[1], unread[1])}"
-    said = re.sub(
-        r" \(.*\)$|(?<=value) -?[\d.]+", "", said
-    )  # values of the row: who may see the list need not see those
+    # values of the row: who may see the list need not see those
+    said = re.sub(r" \(.*\)$|(?<=value) -?[\d.]+", "", said)
     said = re.sub(r"\w+", lambda word: _TYPES.get(word[0], word[0]), said)
     if re.search(r"[\"'`\d]", said):  # something is quoted, or a number is left
         return known_cause(error) or type(error).__name__
@@ -98,16 +101,28 @@ def retry_or_drop(
 ) -> int:
     """Try rows again ("retry") or drop them ("drop"); returns how many of them are no longer listed."""
     keys = None if keys is None else [key if isinstance(key, (tuple, list)) else (key,) for key in keys]
-    view = database.catalog().view(name)
-    _require_maintained(database, view)
+    view, record = database.catalog().view(name), database.store.read_epoch_record()
+    if (reason := why_stopped(view, record)) is not None:
+        raise NotReady(f"view {view.name} is stopped: {reason}", f"viewkeeper rebuild URL {view.name}")
+    if view.node.backfill not in record.filled:
+        raise NotReady(f"view {view.name} is not filled yet", "wait for the pipeline, which tries every row")
     with Snapshot(database) as snapshot:
         lists = error_lists(snapshot.catalog, view, "aside")
-        wanted = _all(snapshot, lists) if keys is None else _named(snapshot, view, lists, keys)
-        _refuse_undecoded(snapshot.catalog, view, wanted)
+        if keys is None:
+            wanted = {int(one.table): rows for one in lists if (rows := tuple(listed_rows(snapshot, one.table)))}
+        else:
+            wanted = _named(snapshot, view, lists, keys)
+        if any(listed.table in wanted for listed in undecoded_of(snapshot.catalog, view)):
+            raise BadRow(  # no matter of the view: the row comes back by itself
+                f"a row that view {view.name} sets aside has a cell that does not decode",
+                "write that cell anew, or delete it, in the store's own table; the view follows",
+            )
         if ending == "retry":
             _refuse_rows_of_joins(snapshot.catalog, view, wanted)
-        else:
-            wanted = _still_listed(snapshot, wanted)
+        else:  # rows that were dropped before have left the list already
+            listed = {table: set(listed_rows(snapshot, table)) for table in wanted}
+            found = {table: tuple(key for key in rows if key in listed[table]) for table, rows in wanted.items()}
+            wanted = {table: rows for table, rows in found.items() if rows}
     if not wanted:
         return 0
     last = _request(database, ending, {table: () if keys is None else found for table, found in wanted.items()})
@@ -119,61 +134,26 @@ def retry_or_drop(
     return sum(map(len, wanted.values())) - left
 
 
-def _require_maintained(database: Connection, view: ViewDefinition) -> None:
-    record = database.store.read_epoch_record()
-    if (reason := why_stopped(view, record)) is not None:
-        raise NotReady(f"view {view.name} is stopped: {reason}", f"viewkeeper rebuild URL {view.name}")
-    if view.node.backfill not in record.filled:
-        raise NotReady(f"view {view.name} is not filled yet", "wait for the pipeline, which tries every row")
-
-
-def _all(snapshot: Snapshot, lists: Sequence[ErrorList]) -> Wanted:
-    found = {int(one.table): tuple(listed_rows(snapshot, one.table)) for one in lists}
-    return {table: keys for table, keys in found.items() if keys}
-
-
 def _named(
     snapshot: Snapshot, view: ViewDefinition, lists: Sequence[ErrorList], keys: Sequence[Sequence[object]]
 ) -> Wanted:
     """The lists that hold the rows under these keys; a row that several parts of a view fail on is in several."""
     if len(keys) > _KEYS_MAX:
         raise InputError(f"{len(keys):,} keys are more than {_KEYS_MAX:,}", "name fewer, or none for all rows")
-    listed = {int(one.table): set(listed_rows(snapshot, one.table, with_dropped=True)) for one in lists}
-    wanted: dict[int, list[bytes]] = {}
+    listed = {one.table: set(listed_rows(snapshot, one.table, with_dropped=True)) for one in lists}
+    wanted: dict[int, dict[bytes, None]] = {}
     for key in keys:
-        encoded = [(int(one.table), _encoded(view, one, key)) for one in lists]
-        mine = [(table, row) for table, row in encoded if row is not None and row in listed[table]]
-        if not mine:
-            raise InputError(
-                f"view {view.name} has set no row {tuple(key)} aside", "viewkeeper set-aside lists the keys"
-            )
-        for table, row in mine:
-            wanted.setdefault(table, []).append(row)
-    return {table: tuple(dict.fromkeys(found)) for table, found in wanted.items()}
-
-
-def _still_listed(snapshot: Snapshot, wanted: Wanted) -> Wanted:
-    """Without the rows that were dropped before: they have left the list already."""
-    listed = {table: set(listed_rows(snapshot, table)) for table in wanted}
-    found = {table: tuple(key for key in keys if key in listed[table]) for table, keys in wanted.items()}
-    return {table: keys for table, keys in found.items() if keys}
-
-
-def _encoded(view: ViewDefinition, listed: ErrorList, key: Sequence[object]) -> bytes | None:
-    """The key in a list, if it can be one there."""
-    try:
-        return key_bytes(f"view {view.name}", listed.key, key)
-    except ViewKeeperError:
-        return None
-
-
-def _refuse_undecoded(catalog: Catalog, view: ViewDefinition, wanted: Wanted) -> None:
-    """A cell that does not decode is no matter of the view: its row comes back by itself."""
-    if any(listed.table in wanted for listed in undecoded_of(catalog, view)):
-        raise NotOffered(
-            f"a row that view {view.name} sets aside has a cell that does not decode",
-            "write that cell anew, or delete it, in the store's own table; the view follows",
-        )
+        is_listed = False
+        for one in lists:
+            with suppress(ViewKeeperError):  # it may be no key of this list
+                row = key_bytes(f"view {view.name}", one.key, key)
+                if row in listed[one.table]:
+                    wanted.setdefault(int(one.table), {})[row] = None
+                    is_listed = True
+        if not is_listed:
+            fact = f"view {view.name} has set no row {tuple(key)} aside"
+            raise InputError(fact, "viewkeeper set-aside lists the keys")
+    return {table: tuple(found) for table, found in wanted.items()}
 
 
 def _refuse_rows_of_joins(catalog: Catalog, view: ViewDefinition, wanted: Wanted) -> None:

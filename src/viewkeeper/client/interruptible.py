@@ -1,8 +1,8 @@
 """Interruptible work: work that Ctrl-C stops, although it runs in C or in another process.
 
-In: the work, and how to stop it. Out: the result of the work. Always: the work is done in a thread of its own, because
-Python handles a signal only in the main thread, and only between two of its own steps; after Ctrl-C the work has ended,
-or has been given some seconds for it, before KeyboardInterrupt is raised. A second Ctrl-C waits for nothing.
+In: the work, and how to stop it. Out: its result. Always: the work is done in a thread of its own, because Python handles
+a signal only in the main thread, between two of its own steps; after Ctrl-C the work has ended, or has had some seconds
+for it, before KeyboardInterrupt is raised. A second Ctrl-C waits for nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ _TICK_SECONDS = 0.1
 _PATIENCE_SECONDS = 10.0
 
 
-def interruptibly(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
-    """The result of `work`; Ctrl-C calls `interrupt`, repeatedly until the work has ended."""
-    if threading.current_thread() is not threading.main_thread():
-        return work()
+def begin(work: Callable[[], T], name: str) -> tuple[threading.Thread, Future[T]]:
+    """A daemon thread to be started, and the future that gets the result of `work`, or its failure."""
     answer: Future[T] = Future()
 
     def run() -> None:
@@ -31,7 +29,14 @@ def interruptibly(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
         except BaseException as error:
             answer.set_exception(error)
 
-    thread = threading.Thread(target=run, name="viewkeeper-work", daemon=True)
+    return threading.Thread(target=run, name=name, daemon=True), answer
+
+
+def interruptibly(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
+    """The result of `work`; Ctrl-C calls `interrupt`, repeatedly until the work has ended."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    thread, answer = begin(work, "viewkeeper-work")
     try:
         thread.start()
         return answer.result()

@@ -2,8 +2,8 @@
 
 In: an open database, perhaps a Spark session. Out: fresh views. Always: one pipeline for each store, which claims it;
 stopping it at any moment, kill -9 included, loses nothing and doubles nothing. It is closed with its database, and at
-the latest when the interpreter ends; one that nothing refers to, and that does not run in the background, gives up its
-claim. A request is done by the pipeline that runs; without one, this process runs it for as long as that takes.
+the latest when the interpreter ends; one that nothing refers to, and that is not running, gives up its claim. A request
+is done by the pipeline that runs; without one, by this process.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from viewkeeper.client.fill_progress import ProgressNotes
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.standby import PATIENCE, Heartbeats, Patience, own_in_turn, own_now
 from viewkeeper.engine.lazy_session import LazySession
+from viewkeeper.engine.loop import EpochLoop
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.streaming import StreamingLoop
-from viewkeeper.errors import InputError, PipelineRunning, StaleRead, StoreError
+from viewkeeper.engine.spark_session import require_spark
+from viewkeeper.errors import InputError, NotOffered, PipelineRunning, StaleRead, StoreError
 from viewkeeper.events import EventSink
 from viewkeeper.model.positions import Token
-from viewkeeper.ports.meta import Claim
-from viewkeeper.settings import EpochLimits, ManagerBounds
+from viewkeeper.ports.meta import Claim, live_holder
+from viewkeeper.settings import Engine, EngineSettings, EpochLimits, ManagerBounds
 
 if TYPE_CHECKING:
     from viewkeeper.engine.spark_session import SparkSession
@@ -42,44 +43,48 @@ class Pipeline:
         self,
         database: Connection,
         *,
-        view_managers: int | tuple[int, int],
-        spark: SparkSession | None,
-        take_over: bool,
-        changes_per_epoch: int | None,
+        view_managers: int | tuple[int, int] = 2,
+        spark: SparkSession | None = None,
+        take_over: bool = False,
+        changes_per_epoch: int | None = None,
         events: EventSink | None = None,
         standby: bool = False,
         patience: Patience = PATIENCE,
+        engine: Engine = Engine.AUTO,
+        settings: EngineSettings | None = None,
     ) -> None:
         if standby and take_over:
             raise InputError("a standby waits, and take_over does not", "pass one of them")
-        if changes_per_epoch is not None:
-            _require_count("changes_per_epoch", changes_per_epoch)
+        given: object = changes_per_epoch
+        if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+            raise InputError(f"changes_per_epoch must be a whole number, 1 or more, not {given!r}")
         bounds = ManagerBounds.of(view_managers)
         self._database = database
         self._store = database.store
         self._process = os.getpid()
-        self._session = LazySession(spark, view_managers=bounds.most)
+        self._session = session = LazySession(spark, view_managers=bounds.most)
         tell = events or (lambda event: None)
+        notes = ProgressNotes(self._store, tell)
         self._runner = runner = SparkRunner(
-            self._store, self._session, view_managers=bounds.least, tell=ProgressNotes(self._store, tell)
+            self._store, session, view_managers=bounds.least, engine=engine, settings=settings, tell=notes
         )
-        self._loop: StreamingLoop | None = None
+        self._engine = engine
+        self._loop: EpochLoop | None = None
         self._turn = threading.RLock()  # requests of other threads are done between its own runs
         self._is_at_work = self._is_closed = False
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
 
-        clock = self._session.clock  # nothing made here refers to the pipeline: it ends with the last reference to it
-
-        def own(claim: Claim) -> Coordinator:
+        def own(claim: Claim) -> Coordinator:  # which refers to no pipeline: one ends with the last reference to it
             return Coordinator(
                 database.store,
                 runner,
                 limits=limits,
-                events=events,
-                clock=clock,
+                events=notes,
+                clock=session.clock,
                 managers=bounds,
                 claim=claim,
                 inherits=standby,
+                where=lambda: runner.where,
             )
 
         if standby:
@@ -87,13 +92,12 @@ class Pipeline:
         else:
             self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
         known = ref(self)
-        heartbeats = Heartbeats(self._claim, waits=lambda: "" if (one := known()) is None else one._waits())
-        self._heartbeats = heartbeats
+        self._heartbeats = Heartbeats(self._claim, waits=lambda: "" if (one := known()) is None else one._waits())
         self._store.use_executor(runner.spread)
-        self._giving_up = finalize(self, _give_up, self._store, heartbeats)
+        self._giving_up = finalize(self, _give_up, self._store, self._heartbeats)
         self._giving_up.atexit = False  # by then it is closed
         _ALL.add(self)
-        database.ends_with_it(heartbeats)  # they outlive a pipeline that gives up, until the claim is released
+        database.ends_with_it(self._heartbeats)  # they outlive a pipeline that gives up, until the claim is released
         database.ends_with_it(self)
 
     def __enter__(self) -> Pipeline:
@@ -119,11 +123,20 @@ class Pipeline:
                 raise InputError("the pipeline is running already", "wait_for(token), or stop() it first")
             self._is_at_work = True
             try:
-                done = self._coordinator.catch_up()
+                done = self._catch_up()
             finally:
                 self._is_at_work = False
             self._coordinator.collect_garbage()
         return done
+
+    def _catch_up(self) -> list[Committed]:
+        if self._engine is not Engine.SPARK:
+            return self._coordinator.catch_up()
+        from viewkeeper.engine.epoch_query import run_in_one_batch  # with PySpark
+
+        session = self._session.get()
+        with self._session.translate_lost():
+            return run_in_one_batch(session, self._store, self._coordinator.catch_up)
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -142,16 +155,12 @@ class Pipeline:
             self._turn.release()
 
     def start(self) -> None:
-        """Keep running in the background until `stop`, woken by a thread and by Spark Structured Streaming.
-
-        A store that only this process reaches needs no Spark: a thread polls for changes.
-        """
+        """Keep running in the background until `stop`, in a thread, or in a query of Spark Structured Streaming."""
         with self._turn:
             self._require_open()
             if self._loop is None:
-                if self._store.capabilities.many_processes:
-                    self._session.begin()
-                self._loop = StreamingLoop(self._session, self._coordinator, self._store)
+                spark = self._session if self._engine is Engine.SPARK else None
+                self._loop = EpochLoop(self._coordinator, self._store, spark=spark)
                 _RUNNING.add(self)
 
     def stop(self) -> None:
@@ -193,6 +202,9 @@ class Pipeline:
         if self._process != os.getpid():
             return  # in a forked child: it is the parent's
         self._is_closed = True  # before its turn comes: who runs it in a loop would not let us in
+        if self._loop:
+            self._loop.begin_stop()
+        self._session.close()
         with self._turn, ExitStack() as ends:
             _ALL.discard(self)
             if self._giving_up.detach():
@@ -222,15 +234,19 @@ def _close_all() -> None:
             pipeline.close()
 
 
-def pipeline_here(database: Connection) -> Pipeline | None:
-    """The pipeline over the same store that is open in this process."""
-    incarnation = database.store.incarnation
-    return next((one for one in list(_ALL) if one._store.incarnation == incarnation), None)
-
-
-def _require_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name}={value!r} is not a number of them", "use 1 or more")
+def take_engine(name: object, store: Store, spark: object, settings: object) -> Engine:
+    """The engine that a caller names; raises where this machine, the store or what else was passed does not allow it."""
+    engine = Engine.of(name)
+    if not isinstance(settings, EngineSettings | None):
+        raise InputError(f"settings={settings!r} are no settings of an engine", "pass viewkeeper.EngineSettings(…)")
+    if engine is Engine.DRIVER and spark is not None:
+        raise InputError("the engine driver uses no Spark session", "leave out spark=, or engine=")
+    is_shared = store.capabilities.many_processes
+    if engine is Engine.SPARK and not is_shared:
+        raise NotOffered("Spark's workers do not reach a store in the memory of this process", "leave out engine=")
+    if engine is not Engine.DRIVER and is_shared:
+        require_spark()
+    return engine
 
 
 _POLL_SECONDS = 0.02
@@ -239,16 +255,14 @@ _STUCK_SECONDS = 300.0  # without a step of the pipeline
 
 def await_request(database: Connection, is_pending: Callable[[], bool], spark: SparkSession | None) -> None:
     """Return once nothing is pending."""
-    seen, since = None, time.monotonic()
+    seen, since, incarnation = None, time.monotonic(), database.store.incarnation
     while is_pending():
-        own = pipeline_here(database)
-        if own is not None and own.run_if_idle():
-            continue
-        if database.store.claimed_by() is None:
+        own = next((one for one in list(_ALL) if one._store.incarnation == incarnation), None)
+        if own is not None and own.run_if_idle() and not is_pending():
+            return
+        if live_holder(database.store) is None:
             try:
-                with Pipeline(
-                    database, view_managers=2, spark=spark, take_over=False, changes_per_epoch=None
-                ) as pipeline:
+                with Pipeline(database, spark=spark) as pipeline:
                     pipeline.run_available()
                 continue
             except PipelineRunning:

@@ -1,9 +1,8 @@
 """Results: what a statement returns, and what each committed epoch did to the records of a view.
 
 In: column names and rows; the steps of records, and the epochs asked for. Out: an iterable, printable value; changes
-ordered by epoch and key. Always: a statement that returns nothing has no columns, and states in `message` what it did.
-Only changes of committed epochs that are not aborted count; a version that shows a reader nothing new (an epoch whose
-effects cancel out, or that changed only what the view does not show) is no change.
+ordered by epoch and key. Always: a statement that returns nothing has no columns, and states in `message` what it did. A
+version that shows a reader nothing new is no change, nor is one of an epoch that was aborted or not committed.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ class Changes:
         self._decode = decode
 
     def __iter__(self) -> Iterator[Change]:
-        for step in self._steps:
-            change = self._decode(step)
+        for change in map(self._decode, self._steps):
             if not _shows_the_same(change.before, change.after):
                 yield change
 

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -21,7 +20,7 @@ import pyarrow as pa
 from viewkeeper.algebra.expressions import Aggregate, Call, Cast, ColumnRef, Expression, Literal, walk
 from viewkeeper.algebra.relations import Relation, Scan, expressions_of, walk_relations
 from viewkeeper.algebra.rewriting import Read, reads_of
-from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.interruptible import interruptibly
 from viewkeeper.client.result import Result
@@ -34,18 +33,14 @@ from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.stored_rows import pairs_to_arrow, pieces
 from viewkeeper.model.stored_values import DAMAGE, record_damaged, require_texts, to_stored
 from viewkeeper.model.syntax import Select
-from viewkeeper.model.types import SqlType
 from viewkeeper.model.wording import cause_of, known_cause
 from viewkeeper.operators.duck import connect
 from viewkeeper.operators.udfs import provide
 from viewkeeper.plan.optimize import optimize
 from viewkeeper.plan.relation_checks import check_constants, check_text_growth
+from viewkeeper.ports.base_rows import HeldRows
 from viewkeeper.sql.bind_from import ONE_ROW
 from viewkeeper.sql.bind_query import bind_select
-
-if TYPE_CHECKING:
-    from viewkeeper.ports.base_rows import HeldRows
-
 
 RANGES_MAX = 1_000
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -56,7 +51,7 @@ Comparison = tuple[str, list[bytes]]
 
 
 def key_ranges(key: Sequence[Column], parts: Mapping[int, int], conditions: Sequence[Expression]) -> list[Range]:
-    """`parts` maps columns of the conditions to parts of the key."""
+    """The ranges of keys that meet the conditions; `parts` maps columns of the conditions to parts of the key."""
     told: dict[int, list[Comparison]] = {}
     for condition in conditions:
         for part, one in _comparison(key, parts, condition):
@@ -106,16 +101,14 @@ def _bare(expression: Expression) -> Expression:
 
 def _bytes(column: Column, literal: Expression) -> bytes | None:
     """The literal as that part of a key; None where it is not of the column's kind, or does not fit it."""
-    if not isinstance(literal, Literal) or literal.value is None or not _alike(column.type, literal.type):
+    if not isinstance(literal, Literal) or literal.value is None:
+        return None
+    if column.type.kind != literal.type.kind and not (column.type.is_exact and literal.type.is_integer):
         return None
     try:
         return encode_key([column], [to_stored(column, literal.value)])
     except BadRow:
         return None
-
-
-def _alike(column: SqlType, literal: SqlType) -> bool:
-    return column.kind == literal.kind or (column.is_exact and literal.is_integer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,32 +130,20 @@ def stream(read: Read, snapshot: Snapshot, rows: HeldRows) -> pa.RecordBatchRead
     schema = read.scan.table
     if read.scan.is_view:
         view = snapshot.view(schema.name)
-        stored = _stored_view(view.definition)
-        found = view.pieces(_ranges(stored, read))
+        node, shown = view.definition.node, view.definition.shown
+        stored = _Stored(node.key, node.row, tuple((one.part, one.index) for one in shown), view.name)
+        found = view.pieces(key_ranges(stored.key, stored.parts, read.conditions))
     else:
-        stored = _stored_table(schema)
-        pairs = (pair for low, high in _ranges(stored, read) for pair in rows.scan_all(schema.id, low, high))
+        stored = _Stored(schema.key_columns, schema.value_columns, tuple(stored_indexes(schema).values()))
+        ranges = key_ranges(stored.key, stored.parts, read.conditions)
+        pairs = (pair for low, high in ranges for pair in rows.scan_all(schema.id, low, high))
         found = (pairs_to_arrow(piece) for piece in pieces(pairs))
-    columns = [schema.columns[place] for place in read.columns]
-    names = [f"c{place}" for place in read.columns]
-    fields = [(name, column.type.arrow) for name, column in zip(names, columns, strict=True)]
+    fields = [(f"c{place}", schema.columns[place].type.arrow) for place in read.columns]
     # a stream without columns could not tell how many rows there are
     shape = pa.schema(fields or [("there", pa.bool_())])
     places = [stored.places[place] for place in read.columns]
     batches = (pa.record_batch(_decode(stored, places, *piece), schema=shape) for piece in found)
     return pa.RecordBatchReader.from_batches(shape, batches)
-
-
-def _ranges(stored: _Stored, read: Read) -> list[Range]:
-    return key_ranges(stored.key, stored.parts, read.conditions)
-
-
-def _stored_table(schema: TableSchema) -> _Stored:
-    return _Stored(schema.key_columns, schema.value_columns, tuple(stored_indexes(schema).values()))
-
-
-def _stored_view(view: ViewDefinition) -> _Stored:
-    return _Stored(view.node.key, view.node.row, tuple((shown.part, shown.index) for shown in view.shown), view.name)
 
 
 def _decode(stored: _Stored, places: Sequence[StoredIndex], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
@@ -186,7 +167,6 @@ _OUT_OF_MEMORY = "Out of Memory Error"
 
 
 def select(database: Connection, statement: Select) -> Result:
-    """The result of a SELECT."""
     with Snapshot(database) as snapshot, closing(database.store.hold_rows()) as rows:
         bound = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
         check_text_growth(bound)
@@ -197,7 +177,10 @@ def select(database: Connection, statement: Select) -> Result:
         numbers = itertools.count()
         texts = iter([_scan_sql(read, numbers) for read in reads])
         answer = _run(relation, relation_sql(relation, lambda scan: next(texts)), streams)
-    return _result(relation.columns, answer)
+    columns = zip(relation.columns, answer.columns, strict=True)
+    names = [column.name for column in relation.columns]
+    arrays = [as_users_see(array.cast(column.type.arrow)) for column, array in columns]
+    return Result(tuple(names), pa.table(arrays, names=names))
 
 
 def _scan(catalog: Catalog, name: str) -> Relation:
@@ -270,17 +253,6 @@ def _failed(relation: Relation, error: Exception) -> SqlError:
     risky = [part for part in parts if isinstance(part, Call | Cast) and part.raises]
     sums = [part for part in parts if isinstance(part, Aggregate) and part.fallible]
     named = list(dict.fromkeys(part.text for part in (*sums, *risky)))
+    reason = known_cause(error) or cause_of(error)
     told = " or ".join(named[:_NAMED_MAX]) + (" or another" if len(named) > _NAMED_MAX else "")
-    return SqlError(f"{told or 'the SELECT'} fails on a row: {_reason(error)}", "leave such rows out with WHERE")
-
-
-def _reason(error: Exception) -> str:
-    return known_cause(error) or cause_of(error)
-
-
-def _result(columns: Sequence[Column], answer: pa.Table) -> Result:
-    arrays = [
-        as_users_see(array.cast(column.type.arrow)) for column, array in zip(columns, answer.columns, strict=True)
-    ]
-    names = [column.name for column in columns]
-    return Result(tuple(names), pa.table(arrays, names=names))
+    return SqlError(f"{told or 'the SELECT'} fails on a row: {reason}", "leave such rows out with WHERE")

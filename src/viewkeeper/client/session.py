@@ -1,14 +1,12 @@
 """Sessions and snapshots: several reads that belong together.
 
 In: an open database. Out: tables and views bound to the session or to one epoch. Always: a session's view reads include
-the session's own writes and never go back in time; a snapshot's reads all see the same epoch, for as long as it is
-open.
+its own writes and never go back in time; a snapshot's reads all see the same epoch, for as long as it is open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.client.connection import Connection, is_at, moment_of
@@ -17,9 +15,7 @@ from viewkeeper.client.views import View
 from viewkeeper.errors import InputError
 from viewkeeper.model.positions import Token
 from viewkeeper.model.read_frontier import SNAPSHOT, Horizon, ReadTimestamp
-
-if TYPE_CHECKING:
-    from viewkeeper.ports.records import Stored
+from viewkeeper.ports.records import Stored
 
 
 class Session:
@@ -88,11 +84,10 @@ class Snapshot:
         return View(self._database, self.catalog.view(name), (self._held, self._moment))
 
     def keys_of(self, table: int) -> Iterator[bytes]:
-        """The keys of the records of an auxiliary table, in order."""
         return (key for key, _ in self.pairs_of(table))
 
     def pairs_of(self, table: int) -> Iterator[tuple[bytes, bytes]]:
-        """The keys and rows of the records of an auxiliary table, in order."""
+        """Keys and rows of the records of an auxiliary table, in order."""
         return self._held.scan(range(self._database.store.partitions), table, b"", None)
 
     def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:

@@ -6,7 +6,7 @@ in full before it writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import cast
@@ -14,10 +14,9 @@ from typing import cast
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.catalog.create_text import create_text
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.explaining import read_costs
+from viewkeeper.client.explaining import estimate_for, read_costs, read_model, read_statistics
 from viewkeeper.client.result import Result
 from viewkeeper.client.tables import Table
-from viewkeeper.coordinator.table_sizes import sizes_of
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
 from viewkeeper.model import syntax as sql
 from viewkeeper.model.schema import TableId, TableSchema
@@ -48,13 +47,15 @@ def _run(database: Connection, statement: sql.Statement) -> Result:
     match statement:
         case sql.CreateTable():
             return _create_table(database, statement)
-        case sql.AddColumns():
-            return _add_columns(database, statement)
+        case sql.AddColumns(table=table, columns=columns):
+            names = ", ".join(column.name for column in columns)
+            done = f"table {table} has the new column{'s'[: len(columns) - 1]} {names}"
+            return _swap(database, lambda catalog: (catalog.with_columns(table, columns), done))
         case sql.AddNode() | sql.RemoveNode():
             return _alter_store(database, statement)
         case sql.Rename(name=old_name, new_name=new_name, is_table=is_table):
-            database.change_catalog(lambda catalog: catalog.with_name(old_name, new_name, is_table=is_table))
-            return Result(message=f"{'table' if is_table else 'view'} {old_name} is called {new_name} now")
+            done = f"{'table' if is_table else 'view'} {old_name} is called {new_name} now"
+            return _swap(database, lambda catalog: (catalog.with_name(old_name, new_name, is_table=is_table), done))
         case sql.CreateView(or_replace=True):
             return _replace_view(database, statement)
         case sql.CreateView() | sql.CreateIndex():
@@ -70,7 +71,10 @@ def _run(database: Connection, statement: sql.Statement) -> Result:
         case sql.OptimizeViews(without=without):
             return _optimize(database, without)
         case sql.ShowCreate(name=name, kind=kind):
-            return _show_create(database, name, kind)
+            catalog = database.catalog()
+            _require_kind(catalog, name, kind, "SHOW CREATE")
+            entry = catalog.table(name) if kind == "table" else catalog.view(name)
+            return Result(("statement",), ((create_text(catalog, entry),),))
         case sql.Describe(name=name):
             return _describe(database, name)
         case sql.Explain(name=name, query_text=query):
@@ -84,34 +88,38 @@ def _run(database: Connection, statement: sql.Statement) -> Result:
     raise InputError(f"{type(statement).__name__} cannot be run here")
 
 
-def _create_table(database: Connection, statement: sql.CreateTable) -> Result:
-    there, told = False, ""
+def _swap(database: Connection, change: Callable[[Catalog], tuple[Catalog, str]]) -> Result:
+    """Change the catalog; `change` returns it with a message, and is repeated while others change it."""
+    message = ""
 
-    def change(catalog: Catalog) -> Catalog:
-        nonlocal there, told
-        there = catalog.has(statement.name)
-        if statement.if_not_exists and there:
-            _require_same_kind(catalog, statement.name, "table")
-            return catalog
+    def changed(catalog: Catalog) -> Catalog:
+        nonlocal message
+        catalog, message = change(catalog)
+        return catalog
+
+    database.change_catalog(changed)
+    return Result(message=message)
+
+
+def _create_table(database: Connection, statement: sql.CreateTable) -> Result:
+    name = statement.name
+
+    def change(catalog: Catalog) -> tuple[Catalog, str]:
+        if statement.if_not_exists and catalog.has(name):
+            _require_same_kind(catalog, name, "table")
+            return catalog, f"table {name} is there already"
         number = TableId(catalog.next_id)
         # a log without before-images needs DELTA, and DELTA needs every change from the table's first on
         delta = None if database.store.capabilities.before_images else TableId(number + 1)
-        table = TableSchema(number, statement.name, statement.columns, statement.key, delta)
+        table = TableSchema(number, name, statement.columns, statement.key, delta)
         mapped = database.store.map_table(table, statement.using, dict(statement.options))
         if mapped is None:
-            return catalog.with_table(table)
-        told = f"; {mapped.told}"
+            return catalog.with_table(table), f"table {name} created"
         foreign = replace(mapped.foreign, aside=TableId(number + 2))
-        return catalog.with_table(replace(table, delta=TableId(number + 1), foreign=foreign))
+        table = replace(table, delta=TableId(number + 1), foreign=foreign)
+        return catalog.with_table(table), f"table {name} created; {mapped.told}"
 
-    database.change_catalog(change)
-    return Result(message=f"table {statement.name} " + ("is there already" if there else f"created{told}"))
-
-
-def _add_columns(database: Connection, statement: sql.AddColumns) -> Result:
-    database.change_catalog(lambda catalog: catalog.with_columns(statement.table, statement.columns))
-    names = ", ".join(column.name for column in statement.columns)
-    return Result(message=f"table {statement.table} has the new column{'s'[: len(statement.columns) - 1]} {names}")
+    return _swap(database, change)
 
 
 def _alter_store(database: Connection, statement: sql.AddNode | sql.RemoveNode) -> Result:
@@ -124,57 +132,56 @@ def _alter_store(database: Connection, statement: sql.AddNode | sql.RemoveNode) 
 
 
 def _create_view(database: Connection, statement: sql.CreateView | sql.CreateIndex) -> Result:
-    kind, there = "view" if isinstance(statement, sql.CreateView) else "index", False
+    name, kind = statement.name, "view" if isinstance(statement, sql.CreateView) else "index"
     stopped = database.store.read_epoch_record().stopped
 
-    def change(catalog: Catalog) -> Catalog:
-        nonlocal there
-        there = catalog.has(statement.name)
-        if statement.if_not_exists and there:
-            _require_same_kind(catalog, statement.name, kind)
-            return catalog
+    def change(catalog: Catalog) -> tuple[Catalog, str]:
+        if statement.if_not_exists and catalog.has(name):
+            _require_same_kind(catalog, name, kind)
+            return catalog, f"{kind} {name} is there already"
         if isinstance(statement, sql.CreateView):
-            return catalog.with_view(*define_view(catalog, statement.name, statement.query_text, without=stopped))
-        names = (statement.table, statement.columns, statement.covered)
-        return catalog.with_view(*define_index(catalog, statement.name, *names, without=stopped))
+            estimate = estimate_for(database.store, catalog)
+            found = define_view(catalog, name, statement.query_text, without=stopped, estimate=estimate)
+        else:
+            columns = statement.columns, statement.covered
+            found = define_index(catalog, name, statement.table, *columns, without=stopped)
+        return catalog.with_view(*found), f"{kind} {name} created"
 
-    database.change_catalog(change)
-    return Result(message=f"{kind} {statement.name} {'is there already' if there else 'created'}")
+    return _swap(database, change)
 
 
 def _replace_view(database: Connection, statement: sql.CreateView) -> Result:
-    record = database.store.read_epoch_record()
-    name, there = statement.name, False
+    record, name = database.store.read_epoch_record(), statement.name
 
-    def change(catalog: Catalog) -> Catalog:
-        nonlocal there
+    def change(catalog: Catalog) -> tuple[Catalog, str]:
         there = catalog.has(name)
         # what it replaces is made anew, even from the same text; nodes that other views also need are not
         own = catalog.own_nodes(catalog.view(name)) if there else ()
-        view, nodes = define_view(catalog, name, statement.query_text, without={*record.stopped, *own})
+        stopped, estimate = {*record.stopped, *own}, estimate_for(database.store, catalog)
+        view, nodes = define_view(catalog, name, statement.query_text, without=stopped, estimate=estimate)
         if not there:
-            return catalog.with_view(view, nodes)
+            return catalog.with_view(view, nodes), f"view {name} created"
         if view.reads(catalog.view(name).id):
             raise InputError(f"view {name} would read itself", "name its tables")
-        return catalog.with_replacement(view, nodes, record.committed)
+        told = f"view {name} is being replaced: the old one is read until the new one is filled"
+        return catalog.with_replacement(view, nodes, record.committed), told
 
-    database.change_catalog(change)
-    told = "is being replaced: the old one is read until the new one is filled" if there else "created"
-    return Result(message=f"view {name} {told}")
+    return _swap(database, change)
 
 
 def _optimize(database: Connection, without: Sequence[str]) -> Result:
     store, known = database.store, database.catalog()
     before, rules = {view.id for view in known.kept}, tuple(name.lower() for name in without)
-    sizes = {table.id: store.count_rows(table.id) for table in known.tables}
-    kept = sizes_of(store, known, store.read_epoch_record())
-    sizes |= {view.node.table: kept[view.node.table].records for view in known.views if view.node.table in kept}
+    statistics = read_statistics(store, known, known.views)
+    sizes, model = {**statistics.rows, **statistics.records}, read_model(store, known, statistics)
 
     def change(catalog: Catalog) -> Catalog:
         while True:
             record = store.read_epoch_record()
             committed, filled, stopped = record.committed, record.filled, record.stopped
-            changed = optimize_views(catalog, committed, without=rules, filled=filled, stopped=stopped, sizes=sizes)
+            changed = optimize_views(
+                catalog, committed, without=rules, filled=filled, stopped=stopped, sizes=sizes, model=model
+            )
             # a view that an epoch has filled meanwhile can be read, so it must not be replaced at once
             if store.read_epoch_record().filled == record.filled:
                 return changed
@@ -183,33 +190,26 @@ def _optimize(database: Connection, without: Sequence[str]) -> Result:
     if not changed:
         return Result(message="no view gets another plan")
     sharings = [view.sharing for view in changed if view.sharing is not None]
-    count = f"{len(changed)} view{'s'[: len(changed) - 1]}"
-    told = f"{count} will have another plan"
+    told = f"{len(changed)} view{'s'[: len(changed) - 1]} will have another plan"
     if sharings:
         told += f", {len(sharings)} of them over what they share with others ({len(set(sharings))} in all)"
     return Result(message=f"{told}; what is filled is read as it is until the new plan is filled too")
 
 
 def _drop(database: Connection, statement: sql.Drop) -> Result:
-    kind, epoch, there = statement.kind, database.store.read_horizon().committed, False
+    name, kind, epoch = statement.name, statement.kind, database.store.read_horizon().committed
 
-    def change(catalog: Catalog) -> Catalog:
-        nonlocal there
-        there = catalog.has(statement.name)
-        if statement.if_exists and not there:
-            return catalog
-        _require_kind(catalog, statement.name, kind, "DROP")
-        if kind == "table":
-            return catalog.without_table(statement.name, epoch=epoch)
-        return catalog.without_view(statement.name, epoch=epoch)
+    def change(catalog: Catalog) -> tuple[Catalog, str]:
+        if statement.if_exists and not catalog.has(name):
+            return catalog, f"{kind} {name} is not there"
+        _require_kind(catalog, name, kind, "DROP")
+        drop = catalog.without_table if kind == "table" else catalog.without_view
+        return drop(name, epoch=epoch), f"{kind} {name} dropped"
 
-    database.change_catalog(change)
-    done = "dropped" if there else "is not there"
-    return Result(message=f"{kind} {statement.name} {done}")
+    return _swap(database, change)
 
 
 def _require_kind(catalog: Catalog, name: str, kind: str, statement: str) -> None:
-    """Raise where a name is of another kind."""
     found = catalog.kind_of(name)
     if found is None and kind == "index":
         raise UnknownName(f"there is no index {name}")
@@ -233,13 +233,6 @@ def _show_views(database: Connection) -> Result:
         state += "".join(f", being {twins[other.twin]}" for other in waiting if other.replaces[-1] == view.id)
         rows.append((view.name, view.kind, ", ".join(column.name for column in view.key), state))
     return Result(("view", "kind", "key", "state"), tuple(rows))
-
-
-def _show_create(database: Connection, name: str, kind: str) -> Result:
-    catalog = database.catalog()
-    _require_kind(catalog, name, kind, "SHOW CREATE")
-    entry = catalog.table(name) if kind == "table" else catalog.view(name)
-    return Result(("statement",), ((create_text(catalog, entry),),))
 
 
 def _describe(database: Connection, name: str) -> Result:
@@ -267,7 +260,8 @@ def _explain(database: Connection, name: str | None, query: str | None) -> Resul
     if query is None:
         text = explain(catalog, name, costs=read_costs(database.store, catalog, name))
     else:
-        view, nodes = define_view(catalog, "explained", query, without=database.store.read_epoch_record().stopped)
+        stopped, estimate = database.store.read_epoch_record().stopped, estimate_for(database.store, catalog)
+        view, nodes = define_view(catalog, "explained", query, without=stopped, estimate=estimate)
         catalog = catalog.with_explained(view, nodes)
         text = explain_view(catalog, view, costs=read_costs(database.store, catalog))
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
@@ -311,13 +305,10 @@ def _key_values(schema: TableSchema, where: Sequence[tuple[str, object]]) -> lis
     given = {schema.column(name).name: value for name, value in where}
     for name in given:
         if name not in schema.key:
-            raise UnsupportedSql(
-                f"WHERE names {name}, which is not in the key of {schema.name}",
-                "rows are changed by key; to test other columns use table.put_if",
-            )
+            fact = f"WHERE names {name}, which is not in the key of {schema.name}"
+            raise UnsupportedSql(fact, "rows are changed by key; to test other columns use table.put_if")
     for name in schema.key:
         if name not in given:
-            raise InputError(
-                f"WHERE gives no value for key column {name} of {schema.name}", "give every key column with ="
-            )
+            fact = f"WHERE gives no value for key column {name} of {schema.name}"
+            raise InputError(fact, "give every key column with =")
     return [given[name] for name in schema.key]

@@ -8,19 +8,21 @@ filled yet raises instead of returning a part.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from viewkeeper.catalog.catalog import ViewDefinition
-from viewkeeper.client.arguments import byte_range, check_limit, key_bytes
+from viewkeeper.client.arguments import byte_range, check_limit, key_bytes, key_values
 from viewkeeper.client.connection import TIMEOUT_SECONDS, Connection, moment_of
 from viewkeeper.errors import InputError, NotReady, StaleRead
-from viewkeeper.model.keys import after_prefix, decode_key, part_end
+from viewkeeper.model.keys import after_prefix, decode_key, part_end, partition_of
 from viewkeeper.model.read_frontier import EPOCH_MAX, SNAPSHOT, ReadTimestamp
 from viewkeeper.model.rowcodec import decode_row, decode_some
 from viewkeeper.model.stored_rows import pairs_to_arrow
 from viewkeeper.model.stored_values import DAMAGE, from_stored, record_damaged
+from viewkeeper.ports.base_rows import scan_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.read_frontier import Horizon, RecordChange
     from viewkeeper.ports.records import Held
+
+T = TypeVar("T")
+_Span = tuple[Sequence[object], object, object]  # a prefix, a start and a stop
+_ALL: _Span = ((), None, None)
+_Range = tuple[bytes, bytes | None]
 
 
 class View:
@@ -59,23 +66,24 @@ class View:
         if not self._held and (self._mode if read is None else read) == SNAPSHOT and (found := self._committed(key)):
             return found[0]
         while True:
-            moment, definition = self._look(read, timeout)
+            moment, definition = self._resolve(read, timeout)
             partition, encoded = self._place(definition, key)
             if self._is_unfilled(definition, moment):
-                return self._unfilled(definition, encoded)
-            row = self._row(partition, definition.node.table, encoded, moment)
+                row = dict(self._unfilled_pairs(definition)).get(encoded)
+                return None if row is None else record_of(definition, encoded, row)
+            at = partition, definition.node.table, encoded
+            row = self._held[0].get(*at) if self._held else self._database.store.get_record(*at, moment)
             if self._held or self._still(moment):
                 return None if row is None else record_of(definition, encoded, row)
 
     def _place(self, definition: ViewDefinition, key: Sequence[object]) -> tuple[int, bytes]:
-        """The partition and the bytes of a key."""
         node = definition.node
         encoded = key_bytes(_label(definition), node.key, key)
         first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
-        return self._database.store.partition_of(first), encoded
+        return partition_of(first, self._database.store.partitions), encoded
 
     def _committed(self, key: Sequence[object]) -> tuple[dict[str, object] | None] | None:
-        """The record by one look at the store, if that tells it and the view is defined as it was; None if not."""
+        """The record, found by one request to the store; None if that does not tell it, or the view is defined anew."""
         definition = self._definition
         try:
             partition, encoded = self._place(definition, key)
@@ -102,8 +110,22 @@ class View:
     ) -> Iterator[dict[str, object]]:
         """Records in key order whose key begins with `prefix`, from `start` to before `stop`."""
         check_limit(limit)
-        _bounds(self._current(), prefix, start, stop)  # what is no key is refused here, not at the first record
-        return itertools.islice(self._scan(prefix, start, stop, reverse, read, timeout), limit)
+        span = prefix, start, stop
+        _bounds(self._resolve(SNAPSHOT, 0)[1], span)  # what is no key is refused here, not at the first record
+
+        def records(definition: ViewDefinition, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[dict[str, object]]:
+            return filter(None, itertools.starmap(partial(record_of, definition), pairs))
+
+        found = self._read(
+            span,
+            read,
+            timeout,
+            lambda view, held, partitions, keys: records(
+                view, held.scan(partitions, view.node.table, *keys, reverse=reverse)
+            ),
+            records,
+        )
+        return itertools.islice(found, limit)
 
     def batches(
         self,
@@ -119,8 +141,8 @@ class View:
         from viewkeeper.client.arrow import records_to_arrow
 
         check_limit(limit)
-        _bounds(self._current(), prefix, start, stop)  # as in `scan`
-        found = self._records(prefix, start, stop, reverse=reverse, read=read, timeout=timeout)
+        _bounds(self._resolve(SNAPSHOT, 0)[1], (prefix, start, stop))  # as in `scan`
+        found = self._records((prefix, start, stop), read, timeout, reverse=reverse)
         return _limited((records_to_arrow(*piece) for piece in found), limit)
 
     def to_arrow(
@@ -136,7 +158,7 @@ class View:
 
         from viewkeeper.client.arrow import records_to_arrow
 
-        found = self._records(prefix, start, stop, read=read, timeout=timeout)
+        found = self._records((prefix, start, stop), read, timeout)
         definitions, keys, rows = zip(*found, strict=True)
         return records_to_arrow(definitions[0], pa.concat_arrays(keys), pa.concat_arrays(rows))
 
@@ -158,21 +180,20 @@ class View:
         from viewkeeper.client.result import Changes, require_kept
 
         while True:
-            held, moment, definition, partitions = self._hold((), read, timeout)
-            try:
+            with self._hold(_ALL, read, timeout) as (held, moment, definition, partitions, _):
                 if moment.epoch == EPOCH_MAX:
                     raise InputError("changes are those of committed epochs", 'leave read="latest" out')
                 if self._is_unfilled(definition, moment):
                     raise self._not_ready(definition)
                 filled = moment.horizon.filled[definition.node.backfill]
                 first = require_kept(_label(definition), since, moment, filled)
-                steps = held.steps(partitions, definition.node.table, first)
+                try:
+                    steps = held.steps(partitions, definition.node.table, first)
+                except StaleRead:  # as in `_read`
+                    if self._held:
+                        raise
+                    continue
                 return Changes(first, moment.epoch, steps, partial(_to_change, definition))
-            except StaleRead:  # as in `_scan`
-                if self._held:
-                    raise
-            finally:
-                self._release(held)
 
     def pieces(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Keys and rows of the records in some ranges of keys, some thousand at a time; only for a snapshot's view."""
@@ -192,94 +213,68 @@ class View:
         other._mode = mode
         return other
 
-    def _scan(
+    def _read(
         self,
-        prefix: Sequence[object],
-        start: object,
-        stop: object,
-        reverse: bool,
+        span: _Span,
         read: ReadMode | None,
         timeout: float,
-    ) -> Iterator[dict[str, object]]:
-        is_told = False
+        stored: Callable[[ViewDefinition, Held, Sequence[int], _Range], Iterator[T]],
+        unfilled: Callable[[ViewDefinition, Iterable[tuple[bytes, bytes]]], Iterable[T]],
+    ) -> Iterator[T]:
+        """What `stored` makes of the records in a span, or `unfilled` of those that a view has before its first epoch."""
+        has_begun = False
         while True:
-            held, moment, definition, partitions = self._hold(prefix, read, timeout)
-            try:
-                low, high = _bounds(definition, prefix, start, stop)
-                if self._is_unfilled(definition, moment):
-                    pairs = self._unfilled_pairs(definition)
-                    yield from (one for key, row in pairs if key >= low and (one := record_of(definition, key, row)))
+            with self._hold(span, read, timeout) as (held, moment, definition, partitions, keys):
+                try:
+                    if self._is_unfilled(definition, moment):
+                        pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= keys[0]]
+                        yield from unfilled(definition, pairs)
+                        return
+                    for one in stored(definition, held, partitions, keys):
+                        has_begun = True
+                        yield one
                     return
-                for key, row in held.scan(partitions, definition.node.table, low, high, reverse=reverse):
-                    record = record_of(definition, key, row)
-                    if record is not None:
-                        is_told = True
-                        yield record
-                return
-            except StaleRead:  # epochs were faster than the first page
-                if is_told or self._held:
-                    raise
-            finally:
-                self._release(held)
+                except StaleRead:  # epochs were faster than the first page
+                    if has_begun or self._held:
+                        raise
 
     def _records(
-        self,
-        prefix: Sequence[object] = (),
-        start: object = None,
-        stop: object = None,
-        *,
-        reverse: bool = False,
-        read: ReadMode | None = None,
-        timeout: float = TIMEOUT_SECONDS,
+        self, span: _Span, read: ReadMode | None, timeout: float, *, reverse: bool = False
     ) -> Iterator[tuple[ViewDefinition, pa.Array, pa.Array]]:
-        """Keys and rows of the records in a range, some thousand at a time, with the view's definition; at least once."""
-        is_told = False
-        while True:
-            held, moment, definition, partitions = self._hold(prefix, read, timeout)
-            try:
-                low, high = _bounds(definition, prefix, start, stop)
-                if self._is_unfilled(definition, moment):
-                    pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
-                    yield definition, *pairs_to_arrow(pairs)
-                    return
-                for keys, rows in held.batches(definition.node.table, [(partitions, low, high)], reverse=reverse):
-                    is_told = True
-                    yield definition, *present_records(definition, keys, rows)
-                if not is_told:
-                    yield definition, *pairs_to_arrow([])
-                return
-            except StaleRead:  # as in `_scan`
-                if is_told or self._held:
-                    raise
-            finally:
-                self._release(held)
+        """Keys and rows of the records in a span, some thousand at a time, with the view's definition; at least once."""
 
+        def pieces(view: ViewDefinition, found: Iterable[tuple[pa.Array, pa.Array]]) -> Iterator[tuple]:
+            each = ((view, *present_records(view, *piece)) for piece in found)
+            return itertools.chain([next(each, (view, *pairs_to_arrow([])))], each)
+
+        return self._read(
+            span,
+            read,
+            timeout,
+            lambda view, held, partitions, keys: pieces(
+                view, held.batches(view.node.table, [(partitions, *keys)], reverse=reverse)
+            ),
+            lambda view, pairs: [(view, *pairs_to_arrow(list(pairs)))],
+        )
+
+    @contextmanager
     def _hold(
-        self, prefix: Sequence[object], read: ReadMode | None, timeout: float
-    ) -> tuple[Held, ReadTimestamp, ViewDefinition, Sequence[int]]:
-        """The records of the partitions that may hold a prefix, as of one moment."""
-        store = self._database.store
+        self, span: _Span, read: ReadMode | None, timeout: float
+    ) -> Iterator[tuple[Held, ReadTimestamp, ViewDefinition, Sequence[int], _Range]]:
+        """The records of the partitions that may hold the keys of a span, as of one moment; and the range of these keys."""
         while True:
-            moment, definition = self._look(read, timeout)
-            partitions = self._partitions(definition, prefix)
+            moment, definition = self._resolve(read, timeout)
+            keys = _bounds(definition, span)
+            partitions = self._partitions_of(definition, *keys)
             if self._held:
-                return self._held[0], moment, definition, partitions
-            held = store.hold(moment, partitions)
-            now = self._still(moment)
-            if now is not None:
-                return held, moment.kept_from(now.floor), definition, partitions
-            held.close()
+                yield self._held[0], moment, definition, partitions, keys
+                return
+            with closing(self._database.store.hold(moment, partitions)) as held:
+                if (now := self._still(moment)) is not None:
+                    yield held, moment.kept_from(now.floor), definition, partitions, keys
+                    return
 
-    def _release(self, held: Held) -> None:
-        if not self._held:
-            held.close()
-
-    def _row(self, partition: int, table: int, key: bytes, moment: ReadTimestamp) -> bytes | None:
-        if self._held:
-            return self._held[0].get(partition, table, key)
-        return self._database.store.get_record(partition, table, key, moment)
-
-    def _look(self, read: ReadMode | None, timeout: float) -> tuple[ReadTimestamp, ViewDefinition]:
+    def _resolve(self, read: ReadMode | None, timeout: float) -> tuple[ReadTimestamp, ViewDefinition]:
         """The moment to read, and the view's definition then."""
         if self._held:
             return self._held[1], self._definition
@@ -290,9 +285,6 @@ class View:
                 self._definition = definition
                 return moment, definition
 
-    def _current(self) -> ViewDefinition:
-        return self._definition if self._held else self._look(SNAPSHOT, 0)[1]
-
     def _still(self, moment: ReadTimestamp) -> Horizon | None:
         """The horizon now, unless what was read since `moment` may not belong to it.
 
@@ -302,22 +294,14 @@ class View:
         is_same = now.catalog_version == moment.horizon.catalog_version
         return now if is_same and (moment.epoch == EPOCH_MAX or now.floor <= moment.epoch) else None
 
-    def _partitions(self, definition: ViewDefinition, prefix: Sequence[object]) -> Sequence[int]:
-        store, node = self._database.store, definition.node
-        if not node.key:
-            return [store.partition_of(b"")]
-        if not prefix:
-            return range(store.partitions)
-        return [store.partition_of(key_bytes(_label(definition), node.key[:1], prefix[:1]))]
-
     def _partitions_of(self, definition: ViewDefinition, low: bytes, high: bytes | None) -> Sequence[int]:
         """The partitions that may hold the keys of a range: one, where all have the same first part."""
         store, key = self._database.store, definition.node.key
         if not key:
-            return [store.partition_of(b"")]
+            return [partition_of(b"", store.partitions)]
         first = low[: part_end(key[0], low)] if low else b""
         is_one = bool(first) and high is not None and high <= (after_prefix(first) or b"")
-        return [store.partition_of(first)] if is_one else range(store.partitions)
+        return [partition_of(first, store.partitions)] if is_one else range(store.partitions)
 
     def _is_unfilled(self, definition: ViewDefinition, moment: ReadTimestamp) -> bool:
         horizon = moment.horizon
@@ -325,12 +309,8 @@ class View:
         is_stopped = not horizon.stopped.isdisjoint(definition.needs)
         return first is None or is_stopped or (self._held is not None and first > moment.epoch)
 
-    def _unfilled(self, definition: ViewDefinition, key: bytes) -> dict[str, object] | None:
-        rows = [row for at, row in self._unfilled_pairs(definition) if at == key]
-        return record_of(definition, key, rows[0]) if rows else None
-
     def _unfilled_pairs(self, definition: ViewDefinition) -> list[tuple[bytes, bytes]]:
-        """What a view holds before its first epoch: known over an empty base, else it is not ready."""
+        """The records before the first epoch: known over an empty base, else the view is not ready."""
         from viewkeeper.plan.define import lower
         from viewkeeper.plan.nodes import AggregateNode
 
@@ -340,15 +320,15 @@ class View:
         lowered = lower(catalog, definition)
         always = [node for node in lowered.nodes if isinstance(node, AggregateNode) and node.always]
         bases = catalog.bases_of(definition)
-        has_rows = any(next(store.scan(table, b"", None), None) is not None for table in bases)
+        has_rows = any(next(scan_rows(store, table, b"", None), None) is not None for table in bases)
         if has_rows or any(node is not lowered.root for node in always):
             raise self._not_ready(definition)
-        if always:
-            from viewkeeper.operators.aggregate import empty_row
+        if not always:
+            return []
+        from viewkeeper.operators.aggregate import empty_row
 
-            row = empty_row(always[0])
-            return [] if row is None else [(b"", row)]
-        return []
+        row = empty_row(always[0])
+        return [] if row is None else [(b"", row)]
 
     def _not_ready(self, definition: ViewDefinition) -> NotReady:
         from viewkeeper.client.fill_progress import not_filled
@@ -369,18 +349,15 @@ def _label(definition: ViewDefinition) -> str:
     return f"view {definition.name}"
 
 
-def _bounds(
-    definition: ViewDefinition, prefix: Sequence[object], start: object, stop: object
-) -> tuple[bytes, bytes | None]:
-    return byte_range(_label(definition), definition.node.key, prefix, start, stop)
+def _bounds(definition: ViewDefinition, span: _Span) -> _Range:
+    return byte_range(_label(definition), definition.node.key, *span)
 
 
 def _to_change(definition: ViewDefinition, step: RecordChange) -> Change:
     from viewkeeper.client.result import Change
 
-    columns = definition.node.key
     try:
-        key = tuple(from_stored(c, v) for c, v in zip(columns, decode_key(columns, step.key), strict=True))
+        key = key_values(definition.node.key, step.key)
     except DAMAGE as error:
         raise record_damaged(definition.name) from error
     before, after = (None if row is None else record_of(definition, step.key, row) for row in (step.before, step.after))
@@ -389,28 +366,24 @@ def _to_change(definition: ViewDefinition, step: RecordChange) -> Change:
 
 def record_of(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object] | None:
     """The record as a reader sees it; None if it is one of other views alone."""
+    node, present = definition.node, definition.present
     try:
-        return _decoded(definition, key, row)
+        if present is not None and not decode_some(node.row, row, [present])[0]:
+            return None
+        keys = decode_key(node.key, key)
+        if definition.sharing is None:
+            values = decode_row(node.row, row)
+            return {
+                s.column.name: from_stored(s.column, (keys if s.part == "key" else values)[s.index])
+                for s in definition.shown
+            }
+        own = iter(decode_some(node.row, row, [shown.index for shown in definition.shown if shown.part == "row"]))
+        return {
+            shown.column.name: from_stored(shown.column, keys[shown.index] if shown.part == "key" else next(own))
+            for shown in definition.shown
+        }
     except DAMAGE as error:
         raise record_damaged(definition.name) from error
-
-
-def _decoded(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object] | None:
-    node, present = definition.node, definition.present
-    if present is not None and not decode_some(node.row, row, [present])[0]:
-        return None
-    keys = decode_key(node.key, key)
-    if definition.sharing is None:
-        values = decode_row(node.row, row)
-        return {
-            s.column.name: from_stored(s.column, (keys if s.part == "key" else values)[s.index])
-            for s in definition.shown
-        }
-    own = iter(decode_some(node.row, row, [shown.index for shown in definition.shown if shown.part == "row"]))
-    return {
-        shown.column.name: from_stored(shown.column, keys[shown.index] if shown.part == "key" else next(own))
-        for shown in definition.shown
-    }
 
 
 def present_records(definition: ViewDefinition, keys: pa.Array, rows: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -1,12 +1,11 @@
 """DuckDB SQL of bound expressions: operators, functions and casts.
 
-In: a bound expression. Out: SQL over the columns `c<position>`. Always: the user's characters appear only inside
-escaped literals; every type is written out; an expression fails exactly on the rows on which Spark's ANSI evaluation
-fails, and `guarded` turns that failure into NULL; an argument that is long or may fail is written once, under a name.
+In: a bound expression. Out: SQL over the columns `c<position>`. Always: the user's characters appear only inside escaped
+literals; every type is written out; an expression fails exactly on the rows on which Spark's ANSI evaluation fails, and
+`guarded` turns that failure into NULL; an argument that is long or may fail is written once, under a name.
 
-Spark evaluates lazily: a NULL operand ends an operator before the other side runs, AND and OR stop early, CASE and
-COALESCE take one branch. DuckDB evaluates eagerly, except in CASE and COALESCE; so where a part is fallible and may be
-skipped, it is written into a CASE.
+Spark evaluates lazily: a NULL operand ends an operator, AND and OR stop early, CASE and COALESCE take one branch. DuckDB is
+lazy only in CASE and COALESCE; so a fallible part that may be skipped is written into a CASE.
 """
 
 from __future__ import annotations
@@ -17,17 +16,7 @@ from collections.abc import Sequence
 
 from viewkeeper.algebra import decimals
 from viewkeeper.algebra.construct import is_nonzero, magnitude_max
-from viewkeeper.algebra.expressions import (
-    Aggregate,
-    AggregationRef,
-    Call,
-    Case,
-    Cast,
-    ColumnRef,
-    Expression,
-    Literal,
-    operands,
-)
+from viewkeeper.algebra.expressions import AggregationRef, Call, Case, Cast, ColumnRef, Expression, Literal, operands
 from viewkeeper.errors import InvariantBroken, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
@@ -36,8 +25,10 @@ from viewkeeper.sql.function_table import FUNCTIONS
 
 # What Spark trims before it parses a string: all characters up to the blank, and DEL.
 _TRIMMED = r"[\x00-\x20\x7f]*"
-_TRUE = "'t', 'true', 'y', 'yes', '1'"
-_FALSE = "'f', 'false', 'n', 'no', '0'"
+_WORD_TO_BOOLEAN = (
+    "CASE WHEN x IN ('t', 'true', 'y', 'yes', '1') THEN TRUE "
+    "WHEN x IN ('f', 'false', 'n', 'no', '0') THEN FALSE ELSE CAST(x || '?' AS BOOLEAN) END"
+)
 # Anything may follow a whole date; nothing may follow a year alone or a year with a month.
 _DATE = rf"(?s)\A{_TRIMMED}([+-]?[0-9]{{4,7}})(?:-([0-9]{{1,2}})(?:-([0-9]{{1,2}})(?:[ T].*)?)?)?{_TRIMMED}\z"
 
@@ -53,35 +44,23 @@ def cast(sql: str, source: SqlType, target: SqlType) -> str:
         case ("DOUBLE", "INT"):
             return f"CAST(trunc({sql}) AS INTEGER)"
         case ("DOUBLE", "BIGINT"):
-            return _double_to_bigint(sql)
+            # 2^63 does not fit BIGINT, but Spark compares as DOUBLE, where it passes
+            most = f"CAST('{2**63 - 1}' AS BIGINT)"
+            return decimals.let(sql, f"CASE WHEN x = {2.0**63!r}::DOUBLE THEN {most} ELSE CAST(trunc(x) AS BIGINT) END")
         case ("INT" | "BIGINT" | "DOUBLE", "BOOLEAN"):
             return f"({sql} <> 0)"
         case ("STRING", "INT" | "BIGINT"):
             return f"CAST({_trimmed(sql, '[+-]?[0-9]+')} AS {target.duckdb})"
         case ("STRING", "BOOLEAN"):
-            return _string_to_boolean(sql)
+            return decimals.let(f"lower({_trimmed(sql, '[A-Za-z01]+')})", _WORD_TO_BOOLEAN)
         case ("STRING", "DATE"):
             return _string_to_date(sql)
     return f"CAST({sql} AS {target.duckdb})"
 
 
-def _double_to_bigint(sql: str) -> str:
-    """2^63 does not fit BIGINT, but Spark compares as DOUBLE, where it passes."""
-    most = f"CAST('{2**63 - 1}' AS BIGINT)"
-    return decimals.let(sql, f"CASE WHEN x = {2.0**63!r}::DOUBLE THEN {most} ELSE CAST(trunc(x) AS BIGINT) END")
-
-
 def _trimmed(sql: str, form: str) -> str:
     """The part of the string that has the form, between what Spark trims; '' if there is none, which no type parses."""
     return rf"regexp_extract({sql}, '\A{_TRIMMED}({form}){_TRIMMED}\z', 1)"
-
-
-def _string_to_boolean(sql: str) -> str:
-    word = rf"lower({_trimmed(sql, '[A-Za-z01]+')})"
-    return decimals.let(
-        word,
-        f"CASE WHEN x IN ({_TRUE}) THEN TRUE WHEN x IN ({_FALSE}) THEN FALSE ELSE CAST(x || '?' AS BOOLEAN) END",
-    )
 
 
 def _string_to_date(sql: str) -> str:
@@ -191,8 +170,6 @@ def _emit(expression: Expression, aggregates: Sequence[str]) -> str:
             return aggregates[position]
         case Call():
             return _call(expression, aggregates)
-        case Aggregate():
-            raise InvariantBroken(f"the aggregate {expression.text} reached a row expression")
     raise InvariantBroken(f"no DuckDB SQL for {expression!r}")
 
 
@@ -224,7 +201,9 @@ def _call(call: Call, aggregates: Sequence[str]) -> str:
         return _connective(call, aggregates)
     args = [_emit(arg, aggregates) for arg in call.args]
     if call.type == types.BOOLEAN:
-        args = [_opaque(sql, arg) for sql, arg in zip(args, call.args, strict=True)]
+        # DuckDB rewrites x + 1 > 0 to x > -1, which no longer overflows; it does not rewrite inside a list
+        opaque = (arg.fallible and arg.type != types.BOOLEAN for arg in call.args)
+        args = [f"[{sql}][1]" if is_opaque else sql for sql, is_opaque in zip(args, opaque, strict=True)]
     if call.name in ("/", "%", "div"):
         return _division(call, args)
     if call.name in _STRICT:
@@ -243,11 +222,6 @@ def _call(call: Call, aggregates: Sequence[str]) -> str:
         case "abs" | "coalesce":
             return f"{call.name}({', '.join(args)})"
     return emit_function(call, args)
-
-
-def _opaque(sql: str, arg: Expression) -> str:
-    """DuckDB rewrites x + 1 > 0 to x > -1, which no longer overflows; it does not rewrite inside a list."""
-    return f"[{sql}][1]" if arg.fallible and arg.type != types.BOOLEAN else sql
 
 
 def _infix(call: Call, args: list[str]) -> str:

@@ -92,10 +92,8 @@ def locate(call: Call, part: str, arg: str, start: str | None = None) -> str:
     if start is None:
         return f"CAST(instr({arg}, {part}) AS INTEGER)"
     found = f"instr(substring({arg}, {start}), {part})"
-    place = (
-        f"CASE WHEN {start} < 1 THEN 0 WHEN {part} = '' THEN 1 WHEN {found} = 0 THEN 0 ELSE {found} + {start} - 1 END"
-    )
-    return f"CAST({place} AS INTEGER)"
+    place = f"WHEN {found} = 0 THEN 0 ELSE {found} + {start} - 1"
+    return f"CAST(CASE WHEN {start} < 1 THEN 0 WHEN {part} = '' THEN 1 {place} END AS INTEGER)"
 
 
 def substring_index(call: Call, arg: str, delimiter: str, count: str) -> str:

@@ -9,8 +9,6 @@ are fast, and used where no version of Unicode can differ. `a-b/step:shift` is a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 # One character becomes one.
 _UPPER = """
     61-7a/1:-20 b5:+2e7 e0-f6/1:-20 f8-fe/1:-20 ff:+79 101-12f/2:-1 131:-e8 133-137/2:-1 13a-148/2:-1 14b-177/2:-1
@@ -142,16 +140,14 @@ _COMMON = "1-17f 370-52f 2000-206f 20a0-20bf 3000-9fff ac00-d7a3 1f300-1faff"
 
 
 def _single(table: str) -> dict[str, str]:
-    return {chr(code): chr(code + shift) for code, shift in _shifts(table)}
-
-
-def _shifts(table: str) -> Iterator[tuple[int, int]]:
+    found = {}
     for word in table.split():
         run, _, shift = word.partition(":")
         span, _, step = run.partition("/")
         first, _, last = span.partition("-")
         for code in range(int(first, 16), int(last or first, 16) + 1, int(step or "1")):
-            yield code, int(shift, 16)
+            found[chr(code)] = chr(code + int(shift, 16))
+    return found
 
 
 def _several(table: str) -> dict[str, str]:

@@ -1,10 +1,9 @@
 """DuckDB SQL of bound relations, and of aggregates over the rows of a group: the result of a query from its tables.
 
 In: a bound relation, and the SQL of the tables it reads; or a bound aggregate, and the names of its arguments. Out: one
-SELECT whose columns are c0, c1, …; or SQL of the value that a view keeps, its accumulators written out. Always: one
-SELECT for each node, as in the textbook, and each table read once for each scan; the user's characters appear only
-inside escaped literals. A row on which an expression fails stops the query: the engine must not evaluate it before the
-σ below it.
+SELECT whose columns are c0, c1, …; or SQL of the value that a view keeps. Always: one SELECT for each node, and each table
+read once for each scan; the user's characters appear only inside escaped literals. A row on which an expression fails
+stops the query: the engine must not evaluate it before the σ below it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from viewkeeper.algebra.expressions import Aggregate, Case, ColumnRef, Expressio
 from viewkeeper.algebra.relations import (
     Aggregation,
     Join,
-    Ordering,
     Project,
     Relation,
     RowsOfGroups,
@@ -40,6 +38,14 @@ def arguments(call: Aggregate) -> tuple[Expression, ...]:
         return call.args
     args = call.args or (Literal(1, INT),)
     return tuple(Case(((condition, arg),), Literal(None, arg.type), arg.type) for arg in args)
+
+
+def unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
+    """An argument without its FILTER, and that; one that can fail keeps it: it must not be computed of other rows."""
+    match arg:
+        case Case(branches=((condition, value),), default=Literal(value=None)) if value.type == arg.type:
+            return (arg, None) if value.fallible else (value, condition)
+    return arg, None
 
 
 def aggregate_sql(call: Aggregate, names: Sequence[str]) -> str:
@@ -91,10 +97,11 @@ def relation_sql(relation: Relation, scan: ScanSql) -> str:
             return scan(relation)
         case Select(input=source, predicate=predicate):
             return f"SELECT * FROM ({relation_sql(source, scan)}) WHERE {emit(over_columns(predicate, source))}"
-        case Project(input=Top() | Sorted() as ordered) if _keeps_first(relation):
-            # one SELECT: the order of a subquery is not guaranteed
-            return _ordered(ordered, _columns(range(len(relation.outputs))), scan)
         case Project(input=source, outputs=outputs):
+            places = [one.expression.position for one in outputs if isinstance(one.expression, ColumnRef)]
+            if isinstance(source, Top | Sorted) and places == list(range(len(outputs))):
+                # one SELECT: the order of a subquery is not guaranteed
+                return _ordered(source, ", ".join(f"c{place}" for place in places), scan)
             shown = _named(emit(over_columns(output.expression, source)) for output in outputs)
             return f"SELECT {shown} FROM ({relation_sql(source, scan)})"
         case Aggregation():
@@ -112,10 +119,6 @@ def relation_sql(relation: Relation, scan: ScanSql) -> str:
 
 def _named(sqls: Iterable[str], name: str = "c", start: int = 0) -> str:
     return ", ".join(f"{sql} AS {name}{place}" for place, sql in enumerate(sqls, start))
-
-
-def _columns(places: Iterable[int]) -> str:
-    return ", ".join(f"c{place}" for place in places)
 
 
 def _aggregation(aggregation: Aggregation, scan: ScanSql) -> str:
@@ -141,7 +144,7 @@ def _join(join: Join, scan: ScanSql) -> str:
         if join.residual is not None:
             matches.append(emit(join.residual))
         source += f" {kind} {side} ON {' AND '.join(matches) or 'TRUE'}"
-    return f"SELECT {_columns(range(len(join.columns)))} FROM {source}"
+    return f"SELECT {', '.join(f'c{place}' for place in range(len(join.columns)))} FROM {source}"
 
 
 def _side(join: Join, number: int, start: int, scan: ScanSql) -> str:
@@ -154,19 +157,10 @@ def _side(join: Join, number: int, start: int, scan: ScanSql) -> str:
 
 def _ordered(relation: Top | Sorted, shown: str, scan: ScanSql) -> str:
     sql = f"SELECT {shown} FROM ({relation_sql(relation.input, scan)})"
-    if relation.order:
-        sql += f" ORDER BY {', '.join(map(_ordering, relation.order))}"
-    if relation.limit is not None:
-        sql += f" LIMIT {relation.limit}"
+    terms = []
+    for term in relation.order:
+        nulls = "NULLS FIRST" if term.nulls_first else "NULLS LAST"
+        terms.append(f"{emit(term.expression)} {'DESC' if term.descending else 'ASC'} {nulls}")
+    sql += f" ORDER BY {', '.join(terms)}" if terms else ""
+    sql += "" if relation.limit is None else f" LIMIT {relation.limit}"
     return sql + (f" OFFSET {relation.offset}" if isinstance(relation, Sorted) and relation.offset else "")
-
-
-def _ordering(term: Ordering) -> str:
-    nulls = "NULLS FIRST" if term.nulls_first else "NULLS LAST"
-    return f"{emit(term.expression)} {'DESC' if term.descending else 'ASC'} {nulls}"
-
-
-def _keeps_first(project: Project) -> bool:
-    """Whether it returns the first columns of its input, in their order."""
-    places = [one.expression.position for one in project.outputs if isinstance(one.expression, ColumnRef)]
-    return places == list(range(len(project.outputs)))

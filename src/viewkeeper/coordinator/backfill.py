@@ -1,17 +1,15 @@
 """Backfill: which rows fill the views that are not filled yet (`docs/epochs.md`, R12).
 
-In: the plan, the catalog and the epoch record. Out: chunks of rows for the begin record; rows of foreign tables copied
-to the log, some before each epoch, which reads them like changes; and, where the log lacks changes that no epoch has
-applied, views that are to be filled from the base again, all of them. Always: each epoch reads a bounded number of
-rows, so base writes and the other views go on; committed rows are never read again, so a backfill resumes where a crash
-cut it. A view over a foreign table is filled when it has all rows that were there when their copying ended. One swap of
-the epoch record decides a reset: before it only entries were added to the log, after it the next epoch removes what
-earlier ones wrote.
+In: the plan, the catalog and the epoch record. Out: chunks of rows for the begin record; rows of foreign tables copied;
+and, where the log lacks changes that no epoch has applied, a reset of all views. Always: each epoch reads a bounded
+number of rows, so base writes and other views go on; committed rows are never read again, so a backfill resumes where a
+crash cut it. One swap of the epoch record decides a reset: before it only log entries were added, after it the next epoch
+removes what earlier ones wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +21,7 @@ from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.positions import START, Chunk, Positions
 from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.base_rows import scan_rows
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
 
@@ -42,9 +41,8 @@ def plan_chunks(store: Store, plan: PhysicalPlan, record: EpochRecord, limits: E
                 reached = (None,) if cursors is None else tuple(sorted(cursors.items()))
                 together.setdefault((source, reached), []).append(backfill)
 
-    def chunk(key: tuple[int, tuple], shares: tuple[int, int]) -> Chunk:
-        backfills = together[key]
-        return _chunk(store, plan, record, key[0], tuple(backfills), *shares)
+    def chunk(key: tuple[int, tuple], most: tuple[int, int]) -> Chunk:
+        return _chunk(store, plan, record, key[0], tuple(together[key]), most)
 
     chunks: dict[tuple[int, tuple], Chunk] = {}
     left = limits.rows, limits.bytes
@@ -58,11 +56,6 @@ def plan_chunks(store: Store, plan: PhysicalPlan, record: EpochRecord, limits: E
     return tuple(chunks.values())
 
 
-def _ended(keys: tuple[bytes | None, ...]) -> tuple[bytes | None, ...]:
-    """Borders of a key range; none follows the empty key (that of a total), because it would be taken for the start."""
-    return (START, None) if keys[-1] == START else keys
-
-
 def _reaches_the_end(chunk: Chunk) -> bool:
     return all(keys[-1] is None for keys in chunk.borders.values())
 
@@ -72,13 +65,7 @@ def _shares(rows_max: int, bytes_max: int, among: int) -> tuple[int, int]:
 
 
 def _chunk(
-    store: Store,
-    plan: PhysicalPlan,
-    record: EpochRecord,
-    source: int,
-    tables: tuple[int, ...],
-    rows_max: int,
-    bytes_max: int,
+    store: Store, plan: PhysicalPlan, record: EpochRecord, source: int, tables: tuple[int, ...], most: tuple[int, int]
 ) -> Chunk:
     """The next rows of a source: base rows by key range, DELTA or node rows by partition."""
     stored, filling = plan.stored_in(source), record.filling.get(tables[0])
@@ -86,29 +73,30 @@ def _chunk(
     if stored is None:
         parts, borders_of = store.parts(source), store.row_borders
     else:
-        parts, borders_of = range(store.partitions), store.record_borders
+        parts, borders_of = dict.fromkeys(range(store.partitions), 0), store.record_borders
     cursors = dict.fromkeys(parts, START) if filling is None else filling.cursors[source]
-    rows_share, bytes_share = _shares(rows_max, bytes_max, len(cursors))
+    rows_share, bytes_share = _shares(*most, len(cursors))
     pieces = max(1, _PIECES // len(cursors))
     found = {
         part: borders_of(read, part, cursor, rows_max=rows_share, bytes_max=bytes_share, pieces=pieces)
         for part, cursor in sorted(cursors.items())
     }
     rows, size = (sum(getattr(borders, name) for borders in found.values()) for name in ("rows", "bytes"))
-    borders = {part: _ended(one.keys) for part, one in found.items()}
+    # no border follows the empty key (that of a total), because it would be taken for the start
+    borders = {part: (START, None) if one.keys[-1] == START else one.keys for part, one in found.items()}
     chunk = Chunk(source, tables, borders, rows, size, 0, filling is None)
     if filling is not None:
         return chunk
     if _reaches_the_end(chunk):
         return replace(chunk, total=rows)
-    return replace(chunk, total=store.count_rows(source) if stored is None else record.size(stored).records)
+    return replace(chunk, total=sum(parts.values()) if stored is None else record.size(stored).records)
 
 
 _ROWS_AT_ONCE = 50_000  # some seconds, in which other views wait
 
 
 def stage_tables(store: Store, held: StoredState, *, rows_max: int) -> None:
-    """Copy about so many rows more of each table that needs it; the last ones are in the log up to its end by now."""
+    """Copy about so many rows more of each table that needs it; what came meanwhile is in the log up to its end by now."""
     most = min(rows_max, _ROWS_AT_ONCE)
     for table in held.catalog.tables:
         if table.foreign is not None and table.foreign.staged is None and store.stage(table, rows_max=most):
@@ -117,20 +105,23 @@ def stage_tables(store: Store, held: StoredState, *, rows_max: int) -> None:
             held.swap_catalog(done)
 
 
-def tables_staged(store: Store, catalog: Catalog, positions: Positions) -> frozenset[int]:
-    """The foreign tables whose staged rows are all in a state at `positions`, as far as that is not known yet."""
-    waiting = {
-        table.id: dict(table.foreign.staged) for table in catalog.tables if table.foreign and table.foreign.staged
-    }
-    return frozenset(table for table, ends in waiting.items() if not store.has_changes(positions, ends))
+def tables_staged(store: Store, catalog: Catalog, positions: Positions, taken: Sequence[str]) -> frozenset[int]:
+    """The foreign tables all of whose copied rows are in a state at `positions`; its epoch took in the chunks `taken`."""
+    ends = {table.id: dict(table.foreign.staged) for table in catalog.tables if table.foreign and table.foreign.staged}
+    lacking = {table for chunk, table in store.staged().items() if chunk not in taken} if ends else set()
+    return frozenset(
+        table for table, end in ends.items() if table not in lacking and not store.describe(positions, end).has_changes
+    )
 
 
-def late_backfills(store: Store, catalog: Catalog, plan: PhysicalPlan, positions: Positions) -> frozenset[int]:
-    """The backfills that lack rows of a foreign table in a state at `positions`."""
+def late_backfills(
+    store: Store, catalog: Catalog, plan: PhysicalPlan, positions: Positions, taken: Sequence[str]
+) -> frozenset[int]:
+    """The backfills that lack rows of a foreign table in a state; see `tables_staged`."""
     pending = {table.id for table in catalog.tables if table.foreign and table.foreign.staged != ()}
     if not pending:
         return frozenset()
-    lacking, bases = pending - tables_staged(store, catalog, positions), plan.bases
+    lacking, bases = pending - tables_staged(store, catalog, positions, taken), plan.bases
     return frozenset(node.backfill for node in plan.nodes if not lacking.isdisjoint(bases[node.table]))
 
 
@@ -142,7 +133,7 @@ def reset_views(store: Store) -> EpochRecord:
 
     A DELTA is made from the log alone, so every row of a table that has one is logged again; foreign tables are staged.
     """
-    start = store.skip_log(store.read_epoch_record().positions)
+    start = store.cut(store.read_epoch_record().positions, skips=True)
     # after the cut: it has every table that has a row before the cut
     catalog = swap_catalog(store, lambda catalog: catalog.with_staging_reset())
     stored = [table for table in catalog.tables if table.delta is not None and table.foreign is None]
@@ -154,7 +145,6 @@ def reset_views(store: Store) -> EpochRecord:
     rebuilt = store.ends() if stored else {}
     checksums = store.checksums(start.positions)
     record = swap_record(store, lambda record: epochs.rebuild_from(record, start, checksums, rebuilt))
-    store.sync_epoch_record()
     failpoint("anew.swapped")
     return record
 
@@ -162,7 +152,7 @@ def reset_views(store: Store) -> EpochRecord:
 def _keys(store: Store, table: int) -> Iterator[list[bytes]]:
     """The keys of a table, as many as one transaction writes."""
     keys, size = list[bytes](), 0
-    for key, row in store.scan(table, b"", None):
+    for key, row in scan_rows(store, table, b"", None):
         keys.append(key)
         size += len(row)
         if len(keys) == _ROWS or size > _BYTES:

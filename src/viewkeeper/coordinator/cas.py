@@ -2,8 +2,7 @@
 
 In: a store, and a function from the current value to the new one. Out: the value now stored. Always: after a swap that
 was refused or failed, the store is read again. A swap that was applied is not tried again; one that lost to another
-writer is retried on what that writer stored. So a swap may start from a value that was read long ago: if it is stale,
-the swap is refused.
+writer is retried on what that writer stored. So a swap may start from a value that was read long ago.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class StoredState:
 def swap_record(
     store: Store, change: Callable[[EpochRecord], EpochRecord], *, known: EpochRecord | None = None
 ) -> EpochRecord:
-    """Swap in the epoch record that the owner's `change` returns; `known` is tried first, if given."""
+    """Swap in the epoch record that the owner's `change` returns, durably; `known` is tried first, if given."""
     record = known or store.read_epoch_record()
     while True:
         tried, failure = change(record), None
@@ -60,6 +59,7 @@ def swap_record(
             failure = error
         found = store.read_epoch_record()
         if is_same_step(found, tried):
+            store.sync()
             return found
         if failure is not None:
             raise failure

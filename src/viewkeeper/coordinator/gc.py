@@ -1,8 +1,8 @@
 """Garbage collection: removes what lies before the committed epoch and is no longer needed.
 
-In: the store. Out: a shorter log, no old versions, no records of dropped tables, no pages held for readers that were
-killed. Always: bounded work for each call, in bounded transactions, between epochs and never while one is in flight; a
-crash in the middle only leaves work for the next call.
+In: the store. Out: a shorter log, no old versions, no records of dropped tables, no pages held for killed readers.
+Always: bounded work for each call, in bounded transactions, between epochs and never while one is in flight; a crash in
+the middle only leaves work for the next call.
 """
 
 from __future__ import annotations
@@ -32,10 +32,8 @@ def collect_garbage(
 ) -> int:
     """Truncate the log up to the committed positions, and remove dropped tables; returns how many entries were deleted.
 
-    Truncation runs until done, or for about the time set: it deletes more in a second than writers can write in one.
     `held`: what a pipeline goes by since its last step, so that nothing is read; what could go then can go now.
     """
-    store.clear_stale_readers()
     held = held or StoredState(store)
     record = held.record
     if record.inflight is not None:
@@ -46,25 +44,20 @@ def collect_garbage(
     kept, most = settings.log_kept_seconds, settings.entries_max
     if not is_alone:  # changes that an operator keeps are those of the base too: a check since the last one reads them
         kept = max(kept, record.keeping.seconds)
+    # it deletes more in a second than writers can write in one, so that the log stays short
     while count := store.truncate_log(record.positions, older_than_seconds=kept, entries_max=most):
         deleted_entries += count
         if clock() >= until:
             break
     failpoint("gc.truncated")
-    store.retire_nodes(record.positions, older_than_seconds=kept)
     while store.purge(record, records_max=most) and clock() < until:
         pass
     at_once = is_alone or store.capabilities.held_reads
-    _remove_dropped(store, held, math.inf if at_once else record.floor)
-    return deleted_entries
-
-
-def _remove_dropped(store: Store, held: StoredState, floor: float) -> None:
-    """Remove tables dropped before the floor; later ones may still be read at an older epoch (R4)."""
-    gone = [table for table, epoch in held.catalog.dropped if epoch < floor]
+    # tables dropped at the floor or later may still be read at an older epoch (R4)
+    gone = [table for table, epoch in held.catalog.dropped if at_once or epoch < record.floor]
     for table in gone:
-        store.drop_records(table)
-        store.drop_rows(table)
+        store.drop(table)
     if gone:
         failpoint("gc.dropped")
         held.swap_catalog(lambda catalog: catalog.without_dropped(gone))
+    return deleted_entries

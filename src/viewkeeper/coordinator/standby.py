@@ -1,10 +1,9 @@
 """Standby: the right to run the pipeline, once nobody else uses it; and the heartbeats of the one who has it.
 
 In: a store. Out: a claim. Always: a holder that shows signs of life keeps its claim, unless its epoch takes longer than
-the standby was told to allow. After a death the claim is free at once; a holder that is stopped, or cannot reach the
-store, loses it after some seconds without a heartbeat, and is fenced off by the epoch record when it goes on. Only time
-between two looks that are close together counts, because a standby that was stopped itself knows nothing of the others;
-clocks of two processes are never compared.
+the standby allows. After a death the claim is free at once; a holder that is stopped, or cannot reach the store, loses it
+after some seconds without a heartbeat, and is fenced off by the epoch record. Only time between two looks that are close
+together counts, because a standby may be stopped too; clocks of two processes are never compared.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ _GAP_SECONDS_MAX = 1.0  # of two looks
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The holder as last seen, when that was, and for how long it has looked the same.
-
-    `work` is who owns the epoch record, by generation, and the epoch in flight; None when there is none.
-    """
+    """The holder as last seen, since when it looked the same, and its work: the record's generation, the epoch in flight."""
 
     holder: Holder | None
     looked_at: float
@@ -60,10 +56,11 @@ class Patience:
 
     def __post_init__(self) -> None:
         if not self.seconds >= 0:
-            raise InputError(f"patience_seconds={self.seconds} is no time to wait", "0 or more")
+            raise InputError(f"patience_seconds must be 0 or more, not {self.seconds}")
         if self.hang_seconds is not None and not self.hang_seconds > 0:
             raise InputError(
-                f"hang_seconds={self.hang_seconds} is no time for an epoch", "far more than the longest one takes"
+                f"hang_seconds must be more than 0, not {self.hang_seconds}",
+                "use far more than the longest epoch takes",
             )
 
     def is_over(self, watch: Watch) -> bool:
@@ -104,27 +101,20 @@ def claim_in_turn(
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> Claim:
-    """Wait until no pipeline runs, or the one that does is silent or hangs for so long; returns the right to run one.
-
-    `tell` gets an event with every look, and may raise to stop waiting.
-    """
+    """The right to run the pipeline, once none runs or the one that does is silent or hangs; `tell` may raise to stop."""
     watch = Watch(store.holder(), clock())
     while True:
         with suppress(PipelineRunning):
             return store.claim(take_over=False)
-        work = None if patience.hang_seconds is None else _work_of(store)
+        work = None
+        if patience.hang_seconds is not None and (record := store.read_epoch_record()).inflight is not None:
+            work = record.generation, record.inflight.epoch
         watch = watch.looked(store.holder(), clock(), work)
         if watch.holder is not None and patience.is_over(watch):
             with suppress(PipelineRunning):  # it goes on, or beats just now, or another standby was first
                 return store.claim(take_over=True, instead_of=watch.holder)
         tell(StandingBy(watch.holder.pid if watch.holder else None, watch.silent_seconds))
         wait(LOOK_SECONDS)
-
-
-def _work_of(store: Store) -> tuple[int, int] | None:
-    """Who owns the epoch record, and the epoch in flight."""
-    record = store.read_epoch_record()
-    return None if record.inflight is None else (record.generation, record.inflight.epoch)
 
 
 class Heartbeats:
@@ -155,7 +145,10 @@ class Heartbeats:
         self._stops.put(None)
 
     def _run(self) -> None:
-        while not self._is_over():
+        while True:
+            with suppress(Empty):
+                self._stops.get(timeout=self._seconds)
+                break
             try:
                 self._claim.beat(self._waits())
             except Fenced:
@@ -163,10 +156,3 @@ class Heartbeats:
             except (OSError, StoreError):
                 continue  # one who cannot reach the store shows no sign of life
         self._claim.release()
-
-    def _is_over(self) -> bool:
-        try:
-            self._stops.get(timeout=self._seconds)
-        except Empty:
-            return False
-        return True

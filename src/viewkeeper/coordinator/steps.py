@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator.view_managers import Load, Scaling, scaled
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochTooLarge, Fenced, ViewFailed
-from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, TookOver
+from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, TookOver, Where
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import BackfillProgress, Chunk, Cut, covers, with_chunks
 from viewkeeper.model.work_stats import Counts, WorkStats
@@ -77,7 +77,8 @@ class Draft:
     """The next epoch as far as it is known: after `record`, of about the size of `limits`, or with all that nobody reads.
 
     `catalog` was read after the cut `stop`: it holds every table that has a change before the cut, and DELTA gets every
-    change. The cut looked at the logs of the foreign tables in `mapped`. Since the cut rows `have_moved` to other nodes.
+    change. The cut looked at the logs of the foreign tables in `mapped`. Since the first cut of the draft rows
+    `have_moved` to other nodes: a later cut may come after rows that were planned before the move.
     """
 
     record: EpochRecord
@@ -104,13 +105,17 @@ class Ran:
     epoch: Inflight
     counts: Counts
     measured: WorkStats = field(default_factory=WorkStats)
+    where: Where = field(default_factory=Where)
 
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
+    """The epoch could not be run. `is_final`: nor can it ever be."""
+
     epoch: Inflight
     error: EpochFailed
     size: Size
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,26 +202,25 @@ Decision = tuple[State, tuple[Action, ...]]
 
 
 def step(fact: Fact, state: State) -> Decision:
-    """The state after a fact, and the actions to take; without actions the step is over.
-
-    Raises where the operator or another pipeline must act.
-    """
+    """The state after a fact, and the actions to take; raises where the operator or another pipeline must act."""
     match fact:
         case Claimed():
             return replace(state, measured=fact.measured), _claimed(fact, state.owner)
         case Found(record):
             if record.owner != state.owner:
-                raise _taken_over()
+                raise taken_over()
             state, scale = _asked(fact, state)
             if record.inflight is not None:
                 state, actions = _run(state, record.inflight)
                 return state, (*scale, *actions)
-            return state, (*scale, Ask(Draft(record, state.limits.times(state.share)), "cut"))
+            # a commit that was late, or the store's silence after one, may have left views to replace
+            asked = Ask(Draft(record, state.limits.times(state.share)), "cut")
+            return state, (*scale, ReplaceViews(record), asked)
         case Draft():
             return state, _next_epoch(fact)
         case Begun(record):
             if (epoch := record.inflight) is None:
-                raise _taken_over()
+                raise taken_over()
             state, actions = _run(state, epoch)
             began = Began(epoch.epoch, dict(epoch.stop.positions))
             return state, (began, *_filling(with_chunks(record.filling, epoch.chunks)), *actions)
@@ -229,19 +233,21 @@ def step(fact: Fact, state: State) -> Decision:
         case CommittedInRecord():
             state, kept = _measured(fact, replace(state, share=min(1.0, 2 * state.share)))
             state, scale = _scaled(fact, state)
-            return state, (*_committed(fact), *kept, *scale)
+            ran, record = fact.ran, fact.record
+            done = Committed(ran.epoch.epoch, ran.epoch.stop.changes, fact.seconds, ran.counts, ran.where)
+            return state, (ReplaceViews(record), done, *_filling(record.filling), *kept, *scale)
         case _:
             assert_never(fact)
 
 
 def _claimed(fact: Claimed, owner: str) -> tuple[Action, ...]:
     record = fact.record
+    whole = "restore the whole store, not a part of it"
     if record.filled and fact.oldest < record.committed:
-        raise CorruptStore(f"a part of the views is older than epoch {record.committed}, which is committed", _WHOLE)
+        raise CorruptStore(f"a part of the views is older than epoch {record.committed}, which is committed", whole)
     if fact.newest > record.last:
-        raise EpochRecordLost(
-            f"views were written by a later epoch than {record.last}, the last in the epoch record", _WHOLE
-        )
+        later = f"views were written by a later epoch than {record.last}, the last in the epoch record"
+        raise EpochRecordLost(later, whole)
     # a coordinator that died after its commit may have left views to replace
     replaced = (ReplaceViews(record),) if record.inflight is None else ()
     return (*replaced, TookOver(owner))
@@ -263,7 +269,7 @@ def _next_epoch(draft: Draft) -> tuple[Action, ...]:
         return (Ask(replace(draft, plan=plan, late=None), "rows"),)
     if plan.reads_log(draft.chunks) != draft.is_bounded:  # what nobody reads can be skipped at once
         return (Ask(replace(draft, is_bounded=not draft.is_bounded), "cut"),)
-    has_work = bool(draft.chunks) or not covers(record.positions, stop.positions)
+    has_work = bool(draft.chunks or stop.staged) or not covers(record.positions, stop.positions)
     if not has_work and record.filling:  # a view may have lacked nothing but that its tables be staged
         if draft.late is None:
             return (Ask(draft, "late"),)
@@ -288,11 +294,14 @@ def _failed(fact: RunFailed, state: State) -> Decision:
     unless the view whose work is too large is known: that view is stopped.
     """
     error, size, limits = fact.error, fact.size, state.limits
+    if fact.is_final:
+        return state, (GiveUp(fact),)
     if state.attempts < limits.attempts_max and not isinstance(error, EpochTooLarge):
         return replace(state, attempts=state.attempts + 1), (Run(fact.epoch),)
-    was_given_up = _was_given_up(state, fact.epoch)
+    # a smaller epoch was asked for and the same one resulted: a transaction is never cut
+    was_given_up = state.given_up is not None and _input(state.given_up) == _input(fact.epoch)
     if isinstance(error, EpochTooLarge) and was_given_up:
-        return state, (GiveUp(replace(fact, error=ViewFailed(error.table, error.reason))),)
+        return state, (GiveUp(replace(fact, error=ViewFailed(error.table, error.reason, error.name))),)
     is_smallest = size.changes + size.rows <= limits.smallest_work and size.bytes <= limits.smallest_bytes
     if not isinstance(error, (ViewFailed, EpochTooLarge)) and (is_smallest or was_given_up):
         raise error
@@ -307,12 +316,6 @@ def _given_up(fact: GivenUp, state: State) -> Decision:
         state = replace(state, share=min(state.share, share) / 2, given_up=epoch)
     state, actions = step(Found(fact.record), state)
     return state, (Aborted(epoch.epoch, error.fact), *actions)
-
-
-def _committed(fact: CommittedInRecord) -> tuple[Action, ...]:
-    epoch = fact.ran.epoch
-    done = Committed(epoch.epoch, epoch.stop.changes, fact.seconds, fact.ran.counts)
-    return (ReplaceViews(fact.record), done, *_filling(fact.record.filling))
 
 
 def _filling(fills: Mapping[int, BackfillProgress]) -> tuple[Action, ...]:
@@ -359,21 +362,13 @@ def _scale(before: int, managers: int, reason: str) -> tuple[Action, ...]:
     return () if before == managers else (Scale(managers), Scaled(before, managers, reason))
 
 
-_WHOLE = "restore the whole store, not a part of it"
-
-
 def _run(state: State, epoch: Inflight) -> Decision:
     return replace(state, attempts=1), (Run(epoch),)
 
 
-def _taken_over() -> Fenced:
+def taken_over() -> Fenced:
     return Fenced("another pipeline took this store over", "stop this one")
 
 
-def _was_given_up(state: State, epoch: Inflight) -> bool:
-    """Whether a smaller epoch was asked for and the same one resulted: a transaction is never cut."""
-    return state.given_up is not None and _input(state.given_up) == _input(epoch)
-
-
 def _input(epoch: Inflight) -> tuple[object, ...]:
-    return epoch.start, epoch.stop.positions, epoch.chunks
+    return epoch.start, epoch.stop.positions, epoch.stop.staged, epoch.chunks

@@ -1,8 +1,7 @@
 """Table sizes: how many records each table of a node has as of the committed epoch, and how many bytes.
 
 In: the sizes before an epoch, and what its tasks counted. Out: the sizes after it. Always: exactly what a reader of
-that epoch would count; added with the commit, so an epoch that is run again counts once, and one that is aborted not at
-all. A store of a release that did not keep them is walked once.
+that epoch would count; added with the commit, so an epoch counts once, however often it runs, and an aborted one does not.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """View managers: how many the next epoch has, and which shards each of them owns.
 
-In: bounds, what each epoch did and left to do, what an operator asks for, and how many rows of input each shard had.
-Out: a number within the bounds, and why it changed (paper 1, section 3.3: assign and withdraw); an owner for each
-shard, that is, a partition or a part of one; the shards to share out among all managers (paper 2, section 3.3). Always:
-pure, but for the operator's request, a note in the store that the coordinator reads between two epochs. One manager
-more or fewer at a time; backlog counts in seconds, at the pace measured with the present number. Shares differ by at
-most one shard, and adding a manager to n moves about 1/(n+1) of the keys, all of them to the new one (paper 1, section
-3.2). As long as no manager has had more than a quarter above its share, no shard is shared out.
+In: bounds, what each epoch did and left to do, what an operator asks for, and the rows of input of each shard. Out: a
+number within the bounds, and why it changed (paper 1, section 3.3: assign and withdraw); an owner for each shard, that
+is, a partition or a part of one; the shards to share out among all managers (paper 2, section 3.3). Always: one manager
+more or fewer at a time; shares differ by at most one shard, and adding a manager to n moves about 1/(n+1) of the keys,
+all of them to the new one (paper 1, section 3.2). As long as no manager has had more than a quarter above its share, no
+shard is shared out.
 """
 
 from __future__ import annotations
@@ -64,30 +63,24 @@ def scaled(scaling: Scaling, load: Load, settings: ScalingSettings) -> tuple[Sca
     A manager that did not raise the pace is the last one that is added. One is withdrawn only if epochs ran for at most
     half of the time: those that stay have at most twice as much to do.
     """
-    now = _measured(scaling, load)
+    now = replace(
+        scaling,
+        done=scaling.done / 2 + load.done,
+        seconds=scaling.seconds / 2 + load.seconds,
+        paused_seconds=scaling.paused_seconds / 2 + load.paused_seconds,
+    )
     wait = load.waiting / now.pace if now.pace else 0.0
     is_idle = wait <= settings.idle_seconds and now.busy_share <= settings.idle_share
     is_behind = wait >= settings.behind_seconds
     now = replace(now, behind=now.behind + 1 if is_behind else 0, idle=now.idle + 1 if is_idle else 0)
     has_helped = now.pace >= settings.gain_min * now.pace_before
     if now.behind >= settings.behind_epochs and now.managers < now.bounds.most and has_helped:
-        return _changed(now, now.managers + 1, pace_before=now.pace), f"{load.waiting:,} wait, {wait:.0f} s of work"
+        more = Scaling(now.bounds, now.managers + 1, pace_before=now.pace)
+        return more, f"{load.waiting:,} changes or rows wait, about {wait:.0f} s of work"
     if now.idle >= settings.idle_epochs and now.managers > now.bounds.least:
-        return _changed(now, now.managers - 1), f"idle for {1 - now.busy_share:.0%} of the time"
+        fewer = Scaling(now.bounds, now.managers - 1)
+        return fewer, f"idle for {1 - now.busy_share:.0%} of the time"
     return now, ""
-
-
-def _measured(scaling: Scaling, load: Load) -> Scaling:
-    return replace(
-        scaling,
-        done=scaling.done / 2 + load.done,
-        seconds=scaling.seconds / 2 + load.seconds,
-        paused_seconds=scaling.paused_seconds / 2 + load.paused_seconds,
-    )
-
-
-def _changed(scaling: Scaling, managers: int, *, pace_before: float = 0.0) -> Scaling:
-    return Scaling(scaling.bounds, managers, pace_before=pace_before)
 
 
 _NOTE = "managers"
@@ -96,12 +89,12 @@ _NOTE = "managers"
 def request_managers(store: Meta, bounds: ManagerBounds) -> None:
     """Ask the pipeline that owns the store for so many, from its next epoch on."""
     generation = store.read_epoch_record().generation
-    store.keep_note(_NOTE, {"generation": generation, "least": bounds.least, "most": bounds.most})
+    store.keep_json("note", _NOTE, {"generation": generation, "least": bounds.least, "most": bounds.most})
 
 
 def requested_managers(store: Meta, generation: int) -> ManagerBounds | None:
     """What the pipeline of that generation was last asked for."""
-    note = store.read_note(_NOTE)
+    note = store.read_json("note", _NOTE)
     return ManagerBounds(note["least"], note["most"]) if note.get("generation") == generation else None
 
 
@@ -111,8 +104,7 @@ _SHARDS_EACH = 4  # at least, where partitions are divided: so shares are even t
 def owners_of_shards(partitions: int, managers: int) -> list[int]:
     """`owners[hash % len(owners)]` is a manager from 0 to managers − 1; the length is a multiple of `partitions`.
 
-    So a shard lies in one partition. Twice as many shards, each with the owner of the shard that it was half of, move
-    nothing.
+    So a shard lies in one partition, and twice as many shards, each with the owner of its former whole, move nothing.
     """
     if managers < 1:
         raise InputError(f"{managers} view managers cannot do any work", "use 1 or more")

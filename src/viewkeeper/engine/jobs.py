@@ -1,9 +1,9 @@
 """Spark jobs: the tasks of an epoch with a shuffle between stages, and pieces of a store's own work.
 
-In: an epoch's program, or a function and pieces; the store's URL and incarnation, all as plain values. Out: the
-receipts of the epoch's tasks, or bytes for each piece. Always: the work itself is done elsewhere (`operators.program`,
-the store); this module only carries its messages in and out of Spark's Python workers. What a piece raises is returned
-as a value: Spark's own text for an error may hold values of rows, and Spark would try again.
+In: an epoch's program, or a function and pieces; the store's URL and incarnation, all as plain values. Out: the receipts
+of the epoch's tasks, or bytes for each piece. Always: the work itself is done elsewhere (`operators.program`, the store).
+What a piece raises is returned as a value: Spark's own text for an error may hold values of rows, and Spark would try
+again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,17 +42,16 @@ class SparkExchange:
     def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
         managers, splits = program.managers, len(program.splits)
         work = ExecutorTasks(self._store.url, self._store.incarnation, program)
-        numbers = self._session.range(0, splits, 1, max(1, min(splits, self._readers(managers))))
+        # two readers for each manager even out what they read, where no more than managers run at once
+        is_narrow = managers >= self._session.sparkContext.defaultParallelism
+        readers = 2 * managers if is_narrow else managers
+        numbers = self._session.range(0, splits, 1, max(1, min(splits, readers)))
         sent = numbers.mapInArrow(work.read, _MESSAGE_SCHEMA)
         for stage in range(1, len(program.stages) + 1):
             sent = sent.repartitionById(managers, "manager").mapInArrow(partial(work.apply, stage), _MESSAGE_SCHEMA)
         for body in (decode(row.asDict()).body for row in sent.collect()):
             if isinstance(body, (Receipt, Failure)):
                 yield body
-
-    def _readers(self, managers: int) -> int:
-        """How many tasks read: two for each manager even out what they read, where no more than managers run at once."""
-        return 2 * managers if managers >= self._session.sparkContext.defaultParallelism else managers
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def run_pieces(
     """What `work` makes of each piece; None if one failed, but not by an error of ours, which is raised."""
     tasks = min(len(pieces), _TASKS_PER_SLOT * session.sparkContext.defaultParallelism)
     numbers = session.range(0, len(pieces), 1, tasks)
-    there = PieceTasks(store.url, store.incarnation, work, tuple(pieces))
-    found = {row.piece: row for row in numbers.mapInArrow(there.run, _PIECE_SCHEMA).collect()}
+    there = partial(_do_pieces, store.url, store.incarnation, work, tuple(pieces))
+    found = {row.piece: row for row in numbers.mapInArrow(there, _PIECE_SCHEMA).collect()}
     for row in found.values():
         if row.failure and isinstance(failure := result_from_json(json.loads(row.failure)), Failure):
             raise failure.error
@@ -123,26 +123,17 @@ def run_pieces(
     return [bytes(found[number].body) for number in range(len(pieces))]
 
 
-@dataclass(frozen=True, slots=True)
-class PieceTasks:
-    """What travels to executors."""
-
-    url: str
-    incarnation: str
-    work: Callable[[Any, Any], bytes]
-    pieces: tuple[Any, ...]
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Numbers of pieces in; of each the result, the error of ours, or neither out."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield pa.record_batch([[value] for value in (number, *self._do(number))], schema=_PIECE_FIELDS)
-        give_back_memory()
-
-    def _do(self, number: int) -> tuple[bytes | None, str | None]:
-        try:
-            return self.work(open_shared(self.url, self.incarnation), self.pieces[number]), None
-        except ViewKeeperError as error:
-            return None, json.dumps(result_to_json(Failure(error)))
-        except Exception:
-            return None, None
+def _do_pieces(
+    url: str, incarnation: str, work: Callable[[Any, Any], bytes], pieces: Any, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Numbers of pieces in; of each the result, the error of ours, or neither out."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            body = failure = None
+            with suppress(Exception):
+                try:
+                    body = work(open_shared(url, incarnation), pieces[number])
+                except ViewKeeperError as error:
+                    failure = json.dumps(result_to_json(Failure(error)))
+            yield pa.record_batch([[number], [body], [failure]], schema=_PIECE_FIELDS)
+    give_back_memory()

@@ -1,14 +1,15 @@
 """A lazy session: a Spark session that starts while other work goes on, and is tried before the first job.
 
 In: what a caller passed as a session, or nothing. Out: the session that epochs run in, or the error that names what is
-wrong with it. Always: it is started once, in a thread of its own; until it is ready, callers can see that and do the
-work in this process. A session that nobody waits for runs a job before it counts as ready: the first job takes as long
-as a start. Looking at a session runs no job; the Python workers of one that is not ours are tried once for each
-application of Spark, by one task. What a loaded machine fails at is no fault of the session.
+wrong with it. Always: it is started once, in a thread of its own; until it is ready, callers can work in this process. A
+session that nobody waits for runs a job before it counts as ready: the first job takes as long as a start. The Python
+workers of a session that is not ours are tried once for each application of Spark. What a loaded machine fails at is no
+fault of the session.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -21,8 +22,10 @@ from typing import TYPE_CHECKING
 from viewkeeper.engine.spark_errors import is_lost, not_started, spark_lost, translate_spark_lost, unfit, unfit_of
 from viewkeeper.engine.spark_session import (
     default_session,
+    end_launches,
     epoch_session,
     is_set_up_by_us,
+    launch_known,
     let_others_go_first_here,
     require_spark,
     run_first_job,
@@ -50,20 +53,15 @@ def take_session(given: object) -> SparkSession | None:
         from pyspark.sql import SparkSession
 
         if isinstance(given, SparkSession):
-            _require_running(given)
+            if is_lost(given) and given.sparkContext._jsc is None:
+                raise InputError("the Spark session that was passed is stopped", "pass one that runs, or leave it out")
+            if is_lost(given):
+                raise spark_lost(given)
             return given
     raise InputError(
         f"spark is a SparkSession, not {type(given).__name__}",
         "pass SparkSession.builder.master(…).getOrCreate(), or leave it out",
     )
-
-
-def _require_running(session: SparkSession) -> None:
-    if not is_lost(session):
-        return
-    if session.sparkContext._jsc is None:
-        raise InputError("the Spark session that was passed is stopped", "pass one that runs, or leave it out")
-    raise spark_lost(session)
 
 
 def require_fit(session: SparkSession) -> None:
@@ -110,6 +108,17 @@ def _describing() -> Callable[[Iterable[int]], list[str]]:
     return describe
 
 
+_starting: set[threading.Thread] = set()
+
+
+@atexit.register
+def _end_starts() -> None:
+    """End what is being started: imports in C++ abort an interpreter that ends while they run."""
+    end_launches()
+    for thread in list(_starting):
+        thread.join()
+
+
 class LazySession:
     """A session given, or one of our own that `begin` starts."""
 
@@ -121,6 +130,7 @@ class LazySession:
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._is_waited_for = False
+        self._is_over = threading.Event()  # the start, or the wait for it
         self._lock = threading.Lock()
         self._waited_seconds = 0.0  # by callers that could not go on without it
 
@@ -145,8 +155,8 @@ class LazySession:
                 return
             if self._given is None:
                 require_spark()
-            # not a daemon: imports in C++ abort an interpreter that ends while they run
-            self._thread = threading.Thread(target=self._start, name="viewkeeper-spark-start")
+            self._thread = threading.Thread(target=self._start, name="viewkeeper-spark-start", daemon=True)
+            _starting.add(self._thread)
             self._thread.start()
 
     def get(self) -> SparkSession:
@@ -154,12 +164,15 @@ class LazySession:
         self._is_waited_for = True
         self.begin()
         began = time.monotonic()
-        self.wait()
+        self._is_over.wait()
         self._waited_seconds += time.monotonic() - began
-        if self._failure is not None:
-            raise self._failure
-        assert self._session is not None
-        return self._session
+        if self._session is not None:
+            return self._session
+        raise self._failure or SparkLost("the pipeline was closed while it waited for Spark", "nothing is lost")
+
+    def close(self) -> None:
+        """Let nobody wait for the session any more; a start that is under way goes on, for pipelines that come."""
+        self._is_over.set()
 
     def for_epochs(self) -> SparkSession:
         """A sibling of the session with the settings that epochs need."""
@@ -178,20 +191,23 @@ class LazySession:
         """Within the block, raise SparkLost where a call fails because the session is up no more."""
         return translate_spark_lost(self._session)
 
-    def wait(self) -> None:
-        """Return when no start is under way: otherwise it would outlive the process."""
-        if self._thread is not None:
-            self._thread.join()
-
     def _start(self) -> None:
         let_others_go_first_here()
         try:
-            # a slot for each core: managers may be added later
-            session = self._given or default_session(os.cpu_count() or 1)
-            if self._given is not None or not is_set_up_by_us(session):
+            if self._given is not None:
+                require_fit(self._given)
+            self._session = self._given or self._start_ours()
+        except BaseException as error:  # raised when the session is asked for
+            self._failure = error if isinstance(error, ViewKeeperError) else not_started(error)
+        finally:
+            self._is_over.set()
+            _starting.discard(threading.current_thread())
+
+    def _start_ours(self) -> SparkSession:
+        with launch_known():
+            session = default_session(os.cpu_count() or 1)  # a slot for each core: managers may be added later
+            if not is_set_up_by_us(session):
                 require_fit(session)
             elif not self._is_waited_for:
                 run_first_job(epoch_session(session), self._managers)
-            self._session = session
-        except BaseException as error:  # raised when the session is asked for
-            self._failure = error if isinstance(error, ViewKeeperError) else not_started(error)
+        return session

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.engine.spark_errors import is_lost, spark_lost, translate_spark_lost
-from viewkeeper.errors import EpochFailed, InputError
+from viewkeeper.errors import EpochFailed, ReadError
 from viewkeeper.model.schema import Column
 from viewkeeper.model.wording import cause_of
 
@@ -39,20 +39,17 @@ class SparkRecompute:
     """The port `Recompute` over a Spark session; `size_bytes` is the approximate size of its tables."""
 
     def __init__(self, session: SparkSession, size_bytes: int) -> None:
-        with translate_spark_lost(session):
-            self._session = session.newSession()
-            self._set_up(size_bytes)
-
-    def _set_up(self, size_bytes: int) -> None:
         partitions = min(1 + size_bytes // _BYTES_PER_PARTITION, _PARTITIONS_MAX)
         sized = {
             # what AQE learns during a query pays for the stages it adds only where there is much to learn
             "spark.sql.adaptive.enabled": str(partitions > 1).lower(),
             "spark.sql.shuffle.partitions": str(partitions),
         }
-        for name, value in (_SETTINGS | sized).items():
-            self._session.conf.set(name, value)
-        _add_try(self._session)
+        with translate_spark_lost(session):
+            self._session = session.newSession()
+            for name, value in (_SETTINGS | sized).items():
+                self._session.conf.set(name, value)
+            _add_try(self._session)
 
     def register(self, name: str, columns: Sequence[Column], file: Path) -> None:
         fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in columns)
@@ -68,7 +65,7 @@ class SparkRecompute:
             if is_lost(self._session):
                 raise spark_lost(self._session) from error
             if "CANCELLED" in str(error):  # by an interrupt: no more queries follow
-                raise InputError("Spark's jobs were cancelled", "run it again") from error
+                raise ReadError("Spark's jobs were cancelled", "run it again") from error
             raise EpochFailed(f"Spark could not recompute the view: {cause_of(error)}") from error
 
     def cancel(self) -> None:

@@ -37,15 +37,12 @@ def translate_error(error: Exception, epoch: int, session: SparkSession | None =
         return found
     for line in str(error).splitlines():
         if "Job aborted" in line:
-            return Failure.because(_aborted(line.strip()), epoch, error).error
+            # of the failure behind it the kind alone: its text may hold values
+            said, _, behind = line.strip().partition(", most recent failure")
+            kind = re.search(r"[\w.$]*(?:Exception|Error|Failure)\b", behind)
+            reason = f"{said[:_LETTERS_MAX]}{f', by {kind[0]}' if kind else ''}"
+            return Failure.because(reason, epoch, error).error
     return Failure.of(error, epoch).error
-
-
-def _aborted(line: str) -> str:
-    """What Spark says of a job that it aborted; of the failure behind it the kind alone, because its text may hold values."""
-    said, _, behind = line.partition(", most recent failure")
-    kind = re.search(r"[\w.$]*(?:Exception|Error|Failure)\b", behind)
-    return f"{said[:_LETTERS_MAX]}{f', by {kind[0]}' if kind else ''}"
 
 
 @contextmanager
@@ -108,9 +105,12 @@ def not_started(error: BaseException) -> StoreError:
     return StoreError(f"Spark did not start: {reason}", "Java's own words, if any, are above; nothing is lost")
 
 
-def is_late_worker(error: Exception | None) -> bool:
-    """Whether a Python worker took more than Spark's ten seconds to start: a matter of load."""
-    return "connect back" in str(error)
+def is_late_worker(error: Exception) -> bool:
+    """Whether a job failed because a Python worker took more than Spark's ten seconds to start: a matter of load."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getClass().getName() != "java.net.SocketTimeoutException":
+        cause = cause.getCause()
+    return cause is not None
 
 
 def unfit_of(error: Exception) -> SparkUnfit | None:

@@ -1,11 +1,9 @@
 """The Spark session that epochs run in, and the archive of Java classes that makes it start faster.
 
 In: a session of the user's, or nothing; the installed Java and PySpark. Out: a session with the settings that the epoch
-program needs. Always: a user's session keeps its own settings (ours are those of a sibling session on the same
-context); Spark's Python is the interpreter that runs us; without Java 17 the error is raised before anything is
-started. The first JVM writes the archive when it ends, and later ones map it, which halves the cost of starting Spark.
-It holds classes and no data, and only its owner can read it; where it cannot be written, or does not fit, Spark starts
-without it.
+program needs. Always: a user's session keeps its own settings (ours are those of a sibling session); Spark's Python is
+the interpreter that runs us. The first JVM writes the archive when it ends, and later ones map it, which halves the cost
+of starting Spark. It holds classes and no data; where it cannot be written, or does not fit, Spark starts without it.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
-import importlib.util
 import os
 import re
 import resource
@@ -28,7 +25,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from viewkeeper.errors import JavaMissing, StoreError
 
@@ -46,14 +43,19 @@ _QUIET = "-Xlog:cds*=off -Xlog:class+path*=off"
 def archive_options(java: str) -> str:
     """Options for a JVM of `java`: to map the archive, to write it where no other process is about to, or none."""
     try:
-        archive = _folder() / f"spark-{version('pyspark')}-{_fingerprint(java)}.jsa"
-        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if archive.parent.stat().st_mode & 0o022:  # a JVM runs what is in it
+        cache = os.environ.get("XDG_CACHE_HOME")
+        folder = (Path(cache) if cache else Path.home() / ".cache") / "viewkeeper"
+        archive = folder / f"spark-{version('pyspark')}-{_fingerprint(java)}.jsa"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o022:  # a JVM runs what is in it
             return ""
         written = archive.with_suffix(".part")
         if _is_whole(written):
             written.replace(archive)
-            _forget_others(archive)
+            found = sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
+            for file in found[_KEPT_MAX:]:  # a few of other Javas and Sparks are kept
+                if file != archive:
+                    file.unlink()
         if archive.exists():
             return f'-XX:SharedArchiveFile="{archive}" {_QUIET}'
         if written.exists() and time.time() - written.stat().st_mtime < _CLAIM_SECONDS:
@@ -62,11 +64,6 @@ def archive_options(java: str) -> str:
         return f'-XX:ArchiveClassesAtExit="{written}" {_QUIET}'
     except (OSError, RuntimeError):  # no home, no space, no permission; or another process was faster
         return ""
-
-
-def _folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "viewkeeper"
 
 
 def _fingerprint(java: str) -> str:
@@ -87,14 +84,6 @@ def _is_whole(file: Path) -> bool:
         return False
 
 
-def _forget_others(archive: Path) -> None:
-    """Delete old archives; a few of other Javas and Sparks are kept."""
-    found = sorted(archive.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for file in found[_KEPT_MAX:]:
-        if file != archive:
-            file.unlink()
-
-
 DAEMON = "viewkeeper.engine.daemon"
 _JAVA_MIN = 17
 _NICENESS = 5
@@ -110,7 +99,7 @@ _EPOCH_SETTINGS = {
 
 def require_spark() -> str:
     """The Java that Spark can use; raises unless it and PySpark are installed."""
-    if importlib.util.find_spec("pyspark") is None:
+    if find_spec("pyspark") is None:
         raise StoreError("the package pyspark is not installed", "pip install 'viewkeeper[spark]'")
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -131,10 +120,7 @@ def _java_version(java: str) -> int | None:
 
 
 def default_session(view_managers: int, *, java_options: str = "") -> SparkSession:
-    """A local session with a task slot for each view manager, up to the number of cores; lost tasks are retried.
-
-    `java_options` are those of the JVM, if it is started here.
-    """
+    """A local session with a task slot for each manager, up to the number of cores; lost tasks are retried."""
     java = require_spark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -153,22 +139,67 @@ def default_session(view_managers: int, *, java_options: str = "") -> SparkSessi
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", options)
         .config("spark.speculation", "false")
         .config("spark.python.daemon.module", DAEMON)
         .config("spark.python.factory.idleWorkerMaxPoolSize", str(slots))
         .config("spark.sql.shuffle.partitions", str(slots))
     )
     if is_ours and "SPARK_LOCAL_DIRS" not in os.environ:
-        builder = builder.config("spark.local.dir", _private_folder())
+        folder = _private_folder()
+        options = f'{options} -Djava.io.tmpdir="{folder}"'.strip()
+        builder = builder.config("spark.local.dir", folder)
     if is_ours:
         _require_files()
+    builder = builder.config("spark.driver.extraJavaOptions", options)
     with translate_spark_lost():
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     if is_ours:
-        _let_others_go_first(session)
+        # Views are computed with what base writes and everything else on the machine leave over: threads and Python
+        # workers that the JVM's threads start inherit their priority.
+        process = getattr(session.sparkContext._gateway, "proc", None)
+        tasks = Path(f"/proc/{process.pid}/task") if process is not None else None
+        for task in tasks.iterdir() if tasks is not None and tasks.is_dir() else ():
+            _lower_priority(int(task.name))
     return session
+
+
+_launching = threading.Lock()
+_launches: list[subprocess.Popen[bytes]] = []  # JVMs whose session is not up yet
+_is_ending = threading.Event()
+
+
+@contextlib.contextmanager
+def launch_known() -> Iterator[None]:
+    """Within the block a JVM that PySpark starts is known from its first moment, so that it can be ended at any time."""
+    from pyspark import java_gateway
+
+    def launch(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(*arguments, **options)
+        _launches.append(process)
+        if _is_ending.is_set():
+            process.kill()
+        return process
+
+    with _launching:
+        java_gateway.Popen = launch
+        try:
+            yield
+        finally:
+            java_gateway.Popen = subprocess.Popen
+            _launches.clear()
+
+
+def end_launches() -> None:
+    """End JVMs that are being started, at the end of the process: PySpark then no longer waits for them."""
+    _is_ending.set()
+    for process in list(_launches):
+        process.kill()
+
+
+_folders: list[str] = []  # of this process, removed at its end
+os.register_at_fork(after_in_child=_launches.clear)
+os.register_at_fork(after_in_child=_folders.clear)
 
 
 def _require_files() -> None:
@@ -196,28 +227,18 @@ def cancel_jobs() -> None:
 def _private_folder() -> str:
     """Where Spark spills and shuffles: it holds rows, so no other user may read it. It is removed with this process."""
     folder = tempfile.mkdtemp(prefix="viewkeeper-spark-")
-    atexit.register(_remove, folder, os.getpid())
+    _folders.append(folder)
     return folder
 
 
-def _remove(folder: str, process: int) -> None:
-    if os.getpid() == process:  # not at the end of a forked child
+@atexit.register
+def _remove_folders() -> None:
+    for folder in _folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _let_others_go_first(session: SparkSession) -> None:
-    """Lower the priority of the JVM's threads; threads and Python workers started by them inherit it.
-
-    Views are computed with what base writes and everything else on the machine leave over.
-    """
-    process = getattr(session.sparkContext._gateway, "proc", None)
-    tasks = Path(f"/proc/{process.pid}/task") if process is not None else None
-    for task in tasks.iterdir() if tasks is not None and tasks.is_dir() else ():
-        _lower_priority(int(task.name))
-
-
 def let_others_go_first_here() -> None:
-    """The same for the calling thread, for good."""
+    """Lower the priority of the calling thread, for good."""
     if sys.platform == "linux":  # where a thread has a priority of its own
         _lower_priority(threading.get_native_id())
 

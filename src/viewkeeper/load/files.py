@@ -1,8 +1,8 @@
 """Files to load: which columns a file has, and a DuckDB relation that returns them.
 
 In: paths and how to read them. Out: for each file its column names and SQL for its columns `v0`, `v1`, …. Always: text
-(CSV, TSV, JSON lines or a JSON array) is read as VARCHAR, exactly as written, and the loader interprets it; the first line of
-CSV names the columns; nothing is guessed from a sample.
+(CSV, TSV, JSON lines or a JSON array) is read as VARCHAR, exactly as written, and the loader interprets it; the first
+line of CSV names the columns; nothing is guessed from a sample.
 """
 
 from __future__ import annotations
@@ -114,7 +114,6 @@ def rows_of(relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
 def open_files(
     connection: duckdb.DuckDBPyConnection, paths: Sequence[str | os.PathLike[str]], reading: Reading
 ) -> Iterator[list[SourceFile]]:
-    """The files, for the duration of the block."""
     if not paths:
         raise InputError("there is no file to load", "name one or more files")
     if reading.format is not None and reading.format not in FORMATS:
@@ -123,9 +122,9 @@ def open_files(
         raise InputError(f"NULL is {reading.null!r} and to be guessed", "give null or guess_null, not both")
     for path in paths:
         take_path("a file", path)
-    for name in ("delimiter", "null"):
-        if getattr(reading, name) is not None:
-            take_text(name, getattr(reading, name))
+    for name, text in (("delimiter", reading.delimiter), ("null", reading.null)):
+        if text is not None:
+            take_text(name, text)
     if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
         raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
     with _temporary_directory() as directory:
@@ -137,7 +136,7 @@ def open_files(
 
 @contextlib.contextmanager
 def _temporary_directory() -> Iterator[Path]:
-    """A directory that is gone after the block, wherever Ctrl-C is pressed: tempfile's own outlives one at its start."""
+    """A directory that is gone after the block, whenever Ctrl-C is pressed: tempfile's own outlives one at its start."""
     directory = Path(tempfile.gettempdir(), f"viewkeeper-load-{uuid.uuid4().hex}")
     try:
         directory.mkdir(mode=0o700)
@@ -177,11 +176,16 @@ def _locate(name: str, reading: Reading, place: Path) -> TextFile:
     is_gzip = path.suffix.lower() == ".gz"
     found = _format_of(name, path.with_suffix("") if is_gzip else path, reading)
     if path.stat().st_size == 0:
-        raise InputError(
-            f"{name} is empty", "CSV begins with a line of column names" if found in ("csv", "tsv") else None
-        )
+        hint = "CSV begins with a line of column names" if found in ("csv", "tsv") else None
+        raise InputError(f"{name} is empty", hint)
     if is_gzip:
-        _require_whole(path, name)
+        try:
+            with gzip.open(path) as stream:  # to its end: DuckDB does not compare the checksum
+                while stream.read(1 << 20):
+                    pass
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            hint = "is the suffix right?"
+            raise InputError(f"{name} is not compressed by gzip, or damaged: {error}", hint) from None
     with gzip.open(path) if is_gzip else path.open("rb") as stream:
         if found == "jsonl" and stream.read(3) == _BOM:  # which DuckDB does not accept before JSON
             return TextFile(name, _copy(stream, place), found)
@@ -189,16 +193,6 @@ def _locate(name: str, reading: Reading, place: Path) -> TextFile:
         place.symlink_to(path.absolute())
         path = place
     return TextFile(name, path, found, is_gzip=is_gzip)
-
-
-def _require_whole(path: Path, name: str) -> None:
-    """Raise for a damaged gzip file: DuckDB does not compare the checksum."""
-    try:
-        with gzip.open(path) as stream:
-            while stream.read(1 << 20):
-                pass
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{name} is not compressed by gzip, or damaged: {error}", "is the suffix right?") from None
 
 
 def _copy(stream: IO[bytes] | gzip.GzipFile, place: Path) -> Path:
@@ -229,9 +223,8 @@ def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
             with archive.open(members[0]) as packed:
                 return TextFile(label, _copy(packed, place), found)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged, encrypted, or too new
-        raise InputError(
-            f"{name} cannot be unzipped: {error}", "is it a whole zip archive, without a password?"
-        ) from None
+        hint = "is it a whole zip archive, without a password?"
+        raise InputError(f"{name} cannot be unzipped: {error}", hint) from None
 
 
 def _describe(connection: duckdb.DuckDBPyConnection, text: TextFile, reading: Reading) -> SourceFile:

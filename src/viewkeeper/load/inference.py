@@ -1,11 +1,10 @@
 """Inference: the CREATE TABLE that fits files, and the texts by which a CSV file says NULL.
 
-In: files and the names of key columns. Out: a statement; or a CSV file that is read with the guessed NULLs. Always:
-every value of every file is read, not a sample, so the inferred types fit all of them; digits are kept: a number with a
-point becomes DECIMAL (which views can sum), one with leading zeros stays text, and DOUBLE is only for what nothing
-exact can hold and a DOUBLE holds, and never for a key. A text is NULL where it occurs in a column that would be of
-numbers, dates or the like without it, and then it is NULL in every column of the file; in a file of texts only, NA is a
-text.
+In: files and the names of key columns. Out: a statement; or a CSV file that is read with the guessed NULLs. Always: every
+value of every file is read, so the inferred types fit all of them; digits are kept: a number with a point becomes DECIMAL
+(which views can sum), one with leading zeros stays text, and DOUBLE is only for what nothing exact can hold, and never
+for a key. A text is NULL where it occurs in a column that would be of numbers, dates or the like without it, and then it
+is NULL in every column of the file; in a file of texts only, NA is a text.
 """
 
 from __future__ import annotations
@@ -65,27 +64,28 @@ class _Facts:
             if self.is_fixed and not self.scale and self.is_bigint:
                 return BIGINT
             precision = self.digits + self.scale
-            exact = decimal(max(_PRECISION, precision), self.scale) if precision <= _PRECISION_MAX else None
-            if self.is_fixed and exact and self.scale <= _SCALE_MAX:
-                return exact
+            is_exact = self.is_fixed and precision <= _PRECISION_MAX
+            if is_exact and self.scale <= _SCALE_MAX:
+                return decimal(max(_PRECISION, precision), self.scale)
             if self.is_double and (self.scale or not self.is_fixed):  # an integer that nothing exact holds stays text
                 return DOUBLE
-            if self.is_fixed and exact:
-                return exact
-        if self.is_date:
-            return DATE
-        return TIMESTAMP if self.is_timestamp else STRING
+            if is_exact:
+                return decimal(max(_PRECISION, precision), self.scale)
+        return DATE if self.is_date else TIMESTAMP if self.is_timestamp else STRING
 
 
 def infer_statement(
     connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[SourceFile], key: Sequence[str]
 ) -> str:
-    """The CREATE TABLE statement for rows of all the files."""
     if not key:
         raise InputError(f"table {table} needs a key to be created", 'name the key columns: --key id, or key=("id",)')
     check_name(table, "table")
     for file in files:
-        _require_names(file)
+        for name in file.names:
+            try:
+                check_name(name, "column")
+            except SqlError as error:
+                raise SqlError(f"{file.label}: {error.fact}", f"rename it in the file: {error.hint}") from None
     found: dict[str, tuple[SqlType | None, _Facts]] = {}
     spelled: dict[str, str] = {}
     for file in files:
@@ -111,39 +111,22 @@ def _join(typed: SqlType | None, facts: _Facts, *, is_key: bool) -> SqlType:
     return STRING if widened is None or (widened == DOUBLE and not facts.is_double) else widened
 
 
-def _require_names(file: SourceFile) -> None:
-    for name in file.names:
-        try:
-            check_name(name, "column")
-        except SqlError as error:
-            raise SqlError(f"{file.label}: {error.fact}", f"rename it in the file: {error.hint}") from None
-
-
-def _column_type(file: SourceFile, place: int) -> SqlType:
-    """The type for a typed column of a Parquet file."""
-    name, kind = file.names[place], file.types[place]
-    if number := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", kind):
-        return decimal(int(number[1]), int(number[2]))
-    if kind in _PARQUET:
-        return _PARQUET[kind]
-    fact = f"column {name} of {file.label} is {kind}, for which there is no type"
-    raise UnsupportedSql(fact, "leave the column out, or make it a string first")
-
-
 def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[tuple[SqlType | None, _Facts]]:
     """The type of each column of a Parquet file; for text the facts about its values."""
     places = range(len(file.names))
     if file.text.format == "parquet":
-        return [(_column_type(file, place), _Facts()) for place in places]
+        found: list[tuple[SqlType | None, _Facts]] = []
+        for name, kind in zip(file.names, file.types, strict=True):
+            number = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", kind)
+            if not number and kind not in _PARQUET:
+                fact = f"column {name} of {file.label} is {kind}, for which there is no type"
+                raise UnsupportedSql(fact, "leave the column out, or make it a string first")
+            found.append((decimal(int(number[1]), int(number[2])) if number else _PARQUET[kind], _Facts()))
+        return found
     wanted = [fact for i in places for fact in _facts(f"v{i}", f"k{i}" if file.types[i] == "JSON" else None)]
     row, size = file.aggregate(connection, wanted), len(fields(_Facts))
     parts = [row[i * size : (i + 1) * size] for i in places]
     return [(None, _Facts(*part) if part[0] else _Facts()) for part in parts]
-
-
-def infer_types(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[SqlType | None]:
-    """The type of each column of a text file; None where all values are NULL."""
-    return [facts.choose() for _, facts in _infer(connection, file)]
 
 
 def _facts(text: str, json_kind: str | None) -> list[str]:
@@ -151,16 +134,12 @@ def _facts(text: str, json_kind: str | None) -> list[str]:
     trimmed = f"nullif(trim({text}), '')"
     there = f"FILTER (WHERE {trimmed} IS NOT NULL)"
 
-    def always(pattern: str) -> str:
-        return f"bool_and(regexp_full_match({trimmed}, '{pattern}'))"
-
-    is_bare = f"bool_and({json_kind} NOT IN ('VARCHAR', 'OBJECT', 'ARRAY'))" if json_kind else "true"
     return [
         f"count({trimmed})",
-        is_bare,
-        always("(?i)true|false"),
+        f"bool_and({json_kind} NOT IN ('VARCHAR', 'OBJECT', 'ARRAY'))" if json_kind else "true",
+        f"bool_and(regexp_full_match({trimmed}, '(?i)true|false'))",
         f"bool_and(TRY_CAST({trimmed} AS BIGINT) IS NOT NULL) {there}",
-        always(rf"{_WHOLE}(\.[0-9]+)?"),
+        rf"bool_and(regexp_full_match({trimmed}, '{_WHOLE}(\.[0-9]+)?'))",
         f"max(length(regexp_extract({trimmed}, '^[+-]?([0-9]*)', 1)))",
         rf"max(length(regexp_extract({trimmed}, '\.([0-9]*)$', 1)))",
         f"bool_and({keeps_digits_as_double(trimmed)}) {there}",
@@ -195,8 +174,8 @@ def guess_null(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> Sourc
     """The file with the texts that are NULL in it; other formats than CSV mark NULL themselves."""
     if file.text.format not in ("csv", "tsv"):
         return file
-    types = infer_types(connection, csv_file(file.text, ("", *NULL_TEXTS)))
-    typed = [f"v{place}" for place, kind in enumerate(types) if kind not in (None, STRING)]
+    facts = _infer(connection, csv_file(file.text, ("", *NULL_TEXTS)))
+    typed = [f"v{place}" for place, (_, column) in enumerate(facts) if column.choose() not in (None, STRING)]
     if not typed:
         return file
     tests = [" OR ".join(f"{value} = '{text}'" for value in typed) for text in NULL_TEXTS]

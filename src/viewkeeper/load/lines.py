@@ -1,8 +1,8 @@
 """Lines of a text file: what is in the first, and which one holds a record.
 
-In: a CSV file, JSON lines, or a JSON array of objects. Out: column names, line numbers, faults. Always: a line's number is
-the one an editor shows, counted from 1 with the header, blank lines and line breaks inside quotes; only the line of the first
-fault is ever looked up, by reading the file once more.
+In: a CSV file, JSON lines, or a JSON array of objects. Out: column names, line numbers, faults. Always: a line's number
+is the one an editor shows, counted from 1 with the header, blank lines and line breaks inside quotes; only the line of
+the first fault is looked up, by reading the file once more.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class TextFile:
         return replace(self, is_array=piece.lstrip().startswith("["))
 
     def header(self) -> tuple[str, ...]:
-        """The column names of CSV."""
         _, fields = next(self.records(), (1, []))
         names = tuple(name.strip() for name in fields)
         hint = "the first line of CSV names the columns"
@@ -114,11 +113,9 @@ class TextFile:
             if following == "]" and not text[place:].strip():
                 return
             if following != ",":
-                raise self.fault(
-                    line,
-                    f"what follows the object that begins here is not a comma but {text[place - 1 :][:20]!r}",
-                    _ARRAY,
-                )
+                found = text[place - 1 :][:20]
+                fact = f"what follows the object that begins here is not a comma but {found!r}"
+                raise self.fault(line, fact, _ARRAY)
 
     def line_of(self, record: int) -> int | None:
         """The line on which a record begins; the first record after the header is 0."""
@@ -128,27 +125,22 @@ class TextFile:
         return next(islice(lines, record, None), None)
 
     def require_sound(self) -> None:
-        """Raise at the first line that does not fit the format."""
         width = 0
         for line, fields in self.records(strict=True):
             if any(map(_FOREIGN.search, fields)):
                 raise self.fault(line, *_NOT_UTF8)
             if self.format == "jsonl":
-                self._require_object(line, fields[0])
+                try:
+                    value = json.loads(fields[0])
+                except ValueError as error:
+                    hint = "one object on each line, or one array of all"
+                    raise self.fault(line, f"not JSON: {error}", hint) from None
+                if not isinstance(value, dict):
+                    raise self.fault(line, "not a JSON object", 'as in {"id": 1}')
             width = width or len(fields)
             if fields and len(fields) != width:
-                raise self.fault(
-                    line, f"{len(fields)} values for {width} columns", "quote values that hold the delimiter"
-                )
+                fact = f"{len(fields)} values for {width} columns"
+                raise self.fault(line, fact, "quote values that hold the delimiter")
 
     def fault(self, line: int, reason: str, hint: str) -> InputError:
-        """The error for a line that does not fit the format."""
         return InputError(f"{self.label}, line {line}: {reason}", hint)
-
-    def _require_object(self, line: int, text: str) -> None:
-        try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise self.fault(line, f"not JSON: {error}", "one object on each line, or one array of all") from None
-        if not isinstance(value, dict):
-            raise self.fault(line, "not a JSON object", 'as in {"id": 1}')

@@ -1,11 +1,10 @@
 """Loading: rows of files into a table.
 
 In: CSV, JSON or Parquet files. Out: rows put, in bounded batches; or an error that names the line, or the two lines of
-one key. Always: every value of every file is checked, in a first pass, before the table is created and the first row is
-written, so a fault in the last line leaves nothing half loaded; keys are compared as the table compares them, by value
-and not by text, over all rows of all files; rows are put in the files' order, so of two rows with one key the later
-wins, and an interrupted load can be repeated; memory does not grow with the files, and DuckDB keeps the keys, on disk
-where they are many.
+one key. Always: every value of every file is checked before the table is created and the first row is written; keys are
+compared by value, as the table compares them, over all rows of all files; rows are put in the files' order, so of two
+rows with one key the later wins, and an interrupted load can be repeated; memory does not grow with the files, for
+DuckDB keeps the keys, on disk where they are many.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ _ROW_BITS = 40  # a row's number among those of all files: the file's number, th
 
 
 def require_unique(connection: duckdb.DuckDBPyConnection, files: Sequence[SourceFile], schema: TableSchema) -> None:
-    """Raise where two rows of the files have the same key."""
     names = ", ".join(f"k{i}" for i in range(len(schema.key)))
     paths = [str(file.text.path) for file in files]
     rows = " UNION ALL ".join(_keys(file, number, schema) for number, file in enumerate(files))
@@ -85,31 +83,29 @@ class Loaded:
 
 
 @contextlib.contextmanager
-def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading) -> Iterator[Load]:
+def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading, *, ignore_unknown: bool) -> Iterator[Load]:
     """The files, ready to be loaded, for the duration of the block."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true")
-        with _keyboard(), open_files(connection, paths, reading) as files:
-            yield Load(connection, [guess_null(connection, file) for file in files] if reading.guess_null else files)
-
-
-@contextlib.contextmanager
-def _keyboard() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C, even where DuckDB raises its own error for it."""
-    try:
-        yield
-    except RuntimeError as error:
-        if str(error) != "Query interrupted":
-            raise
-        raise KeyboardInterrupt from None
+        try:
+            with open_files(connection, paths, reading) as files:
+                found = [guess_null(connection, file) for file in files] if reading.guess_null else files
+                yield Load(connection, found, ignore_unknown=ignore_unknown)
+        except RuntimeError as error:  # DuckDB's own for Ctrl-C
+            if str(error) != "Query interrupted":
+                raise
+            raise KeyboardInterrupt from None
 
 
 class Load:
     """Open files to be loaded into a table; `total` rows are known once they are checked."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, files: Sequence[SourceFile]) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, files: Sequence[SourceFile], *, ignore_unknown: bool
+    ) -> None:
         self._connection = connection
         self._files = files
+        self._ignore_unknown = ignore_unknown
         self._started = time.monotonic()
         self.total = self.written = self.added = 0
 
@@ -117,14 +113,13 @@ class Load:
         """The CREATE TABLE statement that fits all files, checked against them."""
         statement = infer_statement(self._connection, table, self._files, key)
         schema = _parse(statement)
-        self.check(schema, ignore_unknown=False)
+        self._check_all(schema)
         if not last_wins:
             require_unique(self._connection, self._files, schema)
         return statement
 
-    def check(self, schema: TableSchema, *, ignore_unknown: bool) -> None:
-        """Raise unless every row of every file fits the table."""
-        self.total = sum(self._check(file, schema, ignore_unknown) for file in self._files)
+    def _check_all(self, schema: TableSchema) -> None:
+        self.total = sum(self._check(file, schema) for file in self._files)
 
     def run(
         self,
@@ -132,20 +127,19 @@ class Load:
         table: str,
         created: str | None,
         *,
-        ignore_unknown: bool,
         progress: Progress | None,
         wrote: Callable[[Token], None] | None = None,
     ) -> Loaded:
         """Create the table, if asked for and not done, and put all rows; `wrote` is called for each transaction."""
-        if created and not _is_there(database, created):
+        if created and _is_there(database, created):
+            created = None
+        elif created:
             from viewkeeper.client.statements import execute  # with the SQL parser
 
             execute(database, created)
-        elif created:
-            created = None
         schema = database.catalog().table(table)
         if not self.total:  # what was inferred from the files was checked against them
-            self.check(schema, ignore_unknown=ignore_unknown)
+            self._check_all(schema)
 
         def note(part: Part) -> None:
             self.written += part.rows
@@ -158,7 +152,7 @@ class Load:
         token = Token(database.store.incarnation)
         for file in self._files:
             try:
-                token |= put_rows(database, schema, self._reader(file, schema, ignore_unknown), note)
+                token |= put_rows(database, schema, self._reader(file, schema), note)
             except (duckdb.Error, pa.ArrowInvalid) as error:
                 fact = f"{file.label} changed while it was loaded: {str(error).splitlines()[0]}"
                 raise InputError(f"{fact} ({self.written} rows are written)", "load it again") from None
@@ -166,8 +160,8 @@ class Load:
         nulls = tuple(dict.fromkeys(text for file in self._files for text in file.nulls))
         return Loaded(schema.name, self.written, self.added, replaced, seconds, token, created, nulls)
 
-    def _check(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> int:
-        places = match_columns(file, schema, ignore_unknown=ignore_unknown)
+    def _check(self, file: SourceFile, schema: TableSchema) -> int:
+        places = match_columns(file, schema, ignore_unknown=self._ignore_unknown)
         missing = [name for name in schema.key if name not in places]
         if missing:
             raise BadRow(f"{file.label} lacks the key column {', '.join(missing)}", "every row has its whole key")
@@ -178,14 +172,14 @@ class Load:
         if any(counts[: len(tests)]):
             raise self._describe(file, schema, places, tests)
         if file.text.format == "parquet":
-            self._check_batches(file, schema, ignore_unknown)
+            self._check_batches(file, schema)
         return rows
 
-    def _check_batches(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> None:
+    def _check_batches(self, file: SourceFile, schema: TableSchema) -> None:
         """What Arrow refuses in typed columns: a number too large, a nanosecond too many."""
         first = 0
         try:
-            for batch in self._reader(file, schema, ignore_unknown):
+            for batch in self._reader(file, schema):
                 rows = f"rows {first + 1:,} to {first + len(batch):,}"
                 check_batch(schema, batch)
                 first += len(batch)
@@ -198,18 +192,17 @@ class Load:
         self, file: SourceFile, schema: TableSchema, places: dict[str, int], tests: Sequence[str]
     ) -> InputError:
         """The first fault of a file that has one: where and what."""
-        names = " ".join(f"WHEN {test} THEN '{name}'" for test, name in zip(tests, places, strict=True))
-        texts = " ".join(
-            f"WHEN {test} THEN v{place}::VARCHAR" for test, place in zip(tests, places.values(), strict=True)
-        )
+        tested = list(zip(tests, places.items(), strict=True))
+        names = " ".join(f"WHEN {test} THEN '{name}'" for test, (name, _) in tested)
+        texts = " ".join(f"WHEN {test} THEN v{place}::VARCHAR" for test, (_, place) in tested)
         wanted = ["row_number() OVER () - 1 AS record", f"CASE {names} END AS name", f"CASE {texts} END AS text"]
         faults = file.query(self._connection, wanted).filter("name IS NOT NULL").limit(1)
         for record, name, text in rows_of(faults):
             return _bad_row(file, schema.column(name), record, text)
         return InputError(f"{file.label} changed while it was read", "load it again")
 
-    def _reader(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> pa.RecordBatchReader:
-        places = match_columns(file, schema, ignore_unknown=ignore_unknown)
+    def _reader(self, file: SourceFile, schema: TableSchema) -> pa.RecordBatchReader:
+        places = match_columns(file, schema, ignore_unknown=self._ignore_unknown)
         values = [f'{file.value(schema.column(name), place)} AS "{name}"' for name, place in places.items()]
         return file.query(self._connection, values).to_arrow_reader(ROWS_PER_TRANSACTION)
 
@@ -255,30 +248,7 @@ def _bad_row(file: SourceFile, column: Column, record: int, value: str | None) -
     return BadRow(f"{where}: column {column.name} is {column.type}, not {shown}", hint)
 
 
-def load(
-    database: Connection,
-    table: str,
-    paths: Sequence[str | os.PathLike[str]],
-    reading: Reading,
-    *,
-    create: bool,
-    key: Sequence[str],
-    last_wins: bool,
-    ignore_unknown: bool,
-    progress: Progress | None,
-    wrote: Callable[[Token], None] | None,
-) -> Loaded:
-    """Put the rows of files into a table; with `create` the table is made first."""
-    database.require_writable()
-    require_sensible(create=create, key=key, ignore_unknown=ignore_unknown)
-    require_target(database, table, create=create)
-    with open_load(paths, reading) as files:
-        created = files.infer(table, key, last_wins=last_wins) if create else None
-        return files.run(database, table, created, ignore_unknown=ignore_unknown, progress=progress, wrote=wrote)
-
-
 def require_sensible(*, create: bool, key: Sequence[str], ignore_unknown: bool) -> None:
-    """Raise where options contradict each other."""
     if key and not create:
         raise InputError("a key is given for a table that is not created", "create=True makes the table")
     if create and ignore_unknown:
@@ -286,7 +256,7 @@ def require_sensible(*, create: bool, key: Sequence[str], ignore_unknown: bool) 
 
 
 def require_target(database: Connection, table: str, *, create: bool) -> None:
-    """Raise early, before any file is read, if there is no such table to load into."""
+    """Raise, before any file is read, if there is no such table to load into."""
     if database.catalog().has(table):
         database.catalog().table(table)
     elif not create:

@@ -19,9 +19,7 @@ _OFFSET = "( UTC|Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _NOT_FINITE = "[+-]?(inf|infinity|nan)"
 _DOUBLE_WITHOUT_ZEROS = r"([+-]?(0|[1-9][0-9]*)(\.[0-9]*)?|[+-]?\.[0-9]+)(e[+-]?[0-9]+)?"
-_BOOLEANS = {"true": True, "t": True, "yes": True, "y": True, "1": True} | dict.fromkeys(
-    ("false", "f", "no", "n", "0"), False
-)
+_BOOLEANS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _INTEGER = r"[+-]?[0-9]{1,40}(\.0*)?"
 _PATTERNS = {
     "BOOLEAN": f"(?i){'|'.join(_BOOLEANS)}",
@@ -75,9 +73,8 @@ def value_of(kind: SqlType, text: str) -> str:
     if kind.kind == "BINARY":
         return f"CASE WHEN regexp_full_match({text}, '{_PATTERNS[kind.kind]}') THEN unhex({text}) END"
     trimmed = f"trim({text})"
-    pattern = (
-        _PATTERNS.get(kind.kind) or rf"[+-]?([0-9]+(\.[0-9]{{0,{kind.scale}}}0*)?|\.[0-9]{{1,{max(kind.scale, 1)}}}0*)"
-    )
+    fixed = rf"[+-]?([0-9]+(\.[0-9]{{0,{kind.scale}}}0*)?|\.[0-9]{{1,{max(kind.scale, 1)}}}0*)"
+    pattern = _PATTERNS.get(kind.kind, fixed)
     cast = f"TRY_CAST({trimmed} AS {kind.duckdb})"
     if kind.kind == "TIMESTAMP":
         cast = f"CAST(TRY_CAST({trimmed} AS TIMESTAMPTZ) AS TIMESTAMP)"  # in UTC, which the session's zone is
@@ -92,9 +89,8 @@ def keeps_digits_as_double(text: str) -> str:
     number = rf"(?i){_DOUBLE_WITHOUT_ZEROS}|{_NOT_FINITE}"
     is_short = f"length({text}) <= {_EXACT_DIGITS} AND NOT contains(lower({text}), 'e')"
     kept = f"{_digits(text)} = {_digits(f'CAST(TRY_CAST({text} AS DOUBLE) AS VARCHAR)')}"
-    finite = (
-        f"CASE WHEN {is_short} THEN true WHEN regexp_full_match({text}, '(?i){_NOT_FINITE}') THEN true ELSE {kept} END"
-    )
+    is_named = f"regexp_full_match({text}, '(?i){_NOT_FINITE}')"
+    finite = f"CASE WHEN {is_short} THEN true WHEN {is_named} THEN true ELSE {kept} END"
     return f"CASE WHEN regexp_full_match({text}, '{number}') THEN {finite} ELSE false END"
 
 

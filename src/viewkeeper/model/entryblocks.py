@@ -5,12 +5,10 @@ A slot is one of several arguments whose values are kept together; a mask says i
     bounds u32 | values u32 | lengths of bounds | lengths of values | masks of bounds | masks of values | multiplicities
     bounds | values
 
-The bounds are where other blocks of the same group begin, and their masks what slots those have; with one slot there are no
-masks. Numbers are packed: `widths u8 | the least of them | how much more each is`, the widths in bytes, that of the least in
-the lower half.
+The bounds are where other blocks of the same group begin, their masks the slots of those blocks; with one slot there are no
+masks. Numbers are packed: `widths u8 | the least of them | how much more each is`; the lower half of widths is the least's.
 
-In: blocks, or an array of their rows. Out: the other. Always: equal blocks are equal bytes; a NULL among rows is an empty
-block.
+In: blocks, or an array of their rows. Out: the other. Always: equal blocks are equal bytes; NULL is an empty block.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join
+from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join, offsets_of
 
 BLOCK_BYTES_MAX = 800  # of entries: longer rows would cost more to write, shorter ones would be more
 BLOCK_BYTES = 500  # about that many after a division
@@ -31,9 +29,7 @@ _LIMITS = np.array([1 << 8 * width for width in range(8)], np.uint64)  # the fir
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Lists of strings, each of which is in some slots: `sizes` says how many strings each list has, one list after the
-    other; `masks` has a row for each string and a column for each slot.
-    """
+    """Lists of strings, `sizes` strings each; `masks` says in which slots (columns) each string (row) is."""
 
     strings: VarBinary
     masks: np.ndarray
@@ -42,7 +38,7 @@ class Lists:
     @property
     def starts(self) -> np.ndarray:
         """Where each list begins, and where the last one ends."""
-        return _offsets(self.sizes)
+        return offsets_of(self.sizes)
 
     @property
     def owners(self) -> np.ndarray:
@@ -51,22 +47,18 @@ class Lists:
 
     @property
     def joined(self) -> VarBinary:
-        """Each list as one string."""
         return VarBinary(self.strings.data, self.strings.offsets[self.starts])
 
     @property
     def packed_masks(self) -> VarBinary:
-        """Each list's masks as one string."""
         width = _mask_width(self.masks.shape[1])
         packed = np.packbits(self.masks, axis=1, bitorder="little")[:, :width]
-        return VarBinary(np.ascontiguousarray(packed).reshape(-1), _offsets(self.sizes * width))
+        return VarBinary(np.ascontiguousarray(packed).reshape(-1), offsets_of(self.sizes * width))
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks: for each the bounds of others, and its values in ascending order. `counts` are how often each value is in each
-    of its slots, in the order of values and slots.
-    """
+    """Blocks: for each the bounds of others, and its values in ascending order; `counts` by value and slot."""
 
     bounds: Lists
     values: Lists
@@ -105,8 +97,8 @@ def _packed(numbers: np.ndarray, sizes: np.ndarray) -> VarBinary:
     least, most = _of_lists(np.minimum, numbers, sizes), _of_lists(np.maximum, numbers, sizes)
     more, widths, wider = numbers - np.repeat(least, sizes), _width(least), _width(most - least)
     heads = (widths | wider << 4).astype(np.uint8)[:, None]
-    rest = VarBinary(_bytes(more, np.repeat(wider, sizes)), _offsets(wider * sizes))
-    return join([heads, VarBinary(_bytes(least, widths), _offsets(widths)), rest])
+    rest = VarBinary(_bytes(more, np.repeat(wider, sizes)), offsets_of(wider * sizes))
+    return join([heads, VarBinary(_bytes(least, widths), offsets_of(widths)), rest])
 
 
 def _unpacked(data: np.ndarray, at: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,8 +122,8 @@ def _masks(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, slots: int) -> t
 
 def _strings(data: np.ndarray, at: np.ndarray, lengths: np.ndarray, sizes: np.ndarray) -> tuple[VarBinary, np.ndarray]:
     """The strings of the lists that begin at `at`, and where each list ends."""
-    offsets = _offsets(lengths)
-    joined = np.diff(offsets[_offsets(sizes)])
+    offsets = offsets_of(lengths)
+    joined = np.diff(offsets[offsets_of(sizes)])
     return VarBinary(gather(data, at, joined).data, offsets), at + joined
 
 
@@ -143,7 +135,7 @@ def _of_lists(function: np.ufunc, numbers: np.ndarray, sizes: np.ndarray) -> np.
     """What `function` makes of each list; 0 for an empty one."""
     found, filled = np.zeros(len(sizes), np.int64), sizes > 0
     if filled.any():
-        found[filled] = function.reduceat(numbers, _offsets(sizes)[:-1][filled])
+        found[filled] = function.reduceat(numbers, offsets_of(sizes)[:-1][filled])
     return found
 
 
@@ -163,9 +155,3 @@ def _numbers(data: np.ndarray, widths: np.ndarray) -> np.ndarray:
     wide = np.zeros((len(widths), 8), np.uint8)
     wide[:, :width][np.arange(width) < widths[:, None]] = data
     return wide.view("<i8")[:, 0].astype(np.int64, copy=False)
-
-
-def _offsets(lengths: np.ndarray) -> np.ndarray:
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets

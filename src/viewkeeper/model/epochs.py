@@ -2,9 +2,8 @@
 
 In: steps of the protocol (`docs/epochs.md`, section 1), results of checks and repairs, and requests for rows set aside.
 Out: a new record; the store swaps it in if the version it replaces is still current (R5). Always: `last` only grows, an
-epoch in flight is `last`, and `floor` never passes what a reader of the last K committed epochs needs. A result of a
-check or repair belongs to the records that were checked: a view that is rebuilt or created again has none. A request
-for rows set aside is done once, in an epoch that does nothing else.
+epoch in flight is `last`, and `floor` never passes what a reader of the last K committed epochs needs. A view that is
+rebuilt or created again has no result of a check. A request for rows set aside is done once, in an epoch of its own.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ from viewkeeper.model.work_stats import Size
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A view was compared with its recomputation as of `epoch`, at the instant `stamp`; `findings` records differed,
-    or rows of DELTA that it was computed from.
+    """A view was compared with its recomputation as of `epoch`, at `stamp`; `findings` records, or rows of DELTA, differed.
 
-    `positions` are those of the epoch. `whole`: the epoch as of which all records were last compared; after it only those
-    that changes can have touched. A store of an earlier version knows neither.
+    `positions` are those of the epoch, `whole` the last epoch of which not only changed records were compared; a store of an
+    earlier version knows neither.
     """
 
     epoch: int
@@ -61,6 +59,7 @@ class AsideRequest:
     keys: tuple[bytes, ...] = ()
 
 
+_CUT = ("stamp", "changes", "staged")  # beside the fields of an epoch in flight
 READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (R4)
 
 
@@ -82,12 +81,12 @@ class Inflight:
     def to_json(self) -> dict:
         value = fields_to_json(self)
         cut = value.pop("stop")
-        return value | {"stop": cut["positions"], "stamp": cut["stamp"], "changes": cut["changes"]}
+        return value | {"stop": cut.pop("positions")} | cut
 
     @staticmethod
     def from_json(value: dict) -> Inflight:
-        cut = {"positions": value["stop"], "stamp": value["stamp"], "changes": value["changes"]}
-        others = {name: part for name, part in value.items() if name not in ("stamp", "changes")}
+        cut = {"positions": value["stop"]} | {name: value[name] for name in _CUT if name in value}
+        others = {name: part for name, part in value.items() if name not in _CUT}
         return from_json_value(Inflight, others | {"stop": cut})
 
 
@@ -118,6 +117,7 @@ class EpochRecord:
     repaired: dict[int, Repaired] = field(default_factory=dict)  # the same -> its last repair
     aside: int = 0  # the last request for rows set aside that was done
     anew: int = 0  # the epoch with which views last started anew, because changes were lost
+    taken: tuple[str, ...] = ()  # the chunks of foreign rows that `committed` took in
     sizes: dict[int, Size] | None = None  # table of a node -> its size as of `committed`; None: not counted yet
 
     @staticmethod
@@ -133,9 +133,8 @@ class EpochRecord:
         if self.inflight and self.inflight.epoch != self.last:
             raise InvariantBroken(f"epoch {self.inflight.epoch} is in flight but {self.last} is the last begun")
         if not self.floor <= self.committed <= self.last:
-            raise InvariantBroken(
-                f"floor {self.floor}, committed {self.committed} and last {self.last} are out of order"
-            )
+            epochs = f"floor {self.floor}, committed {self.committed} and last {self.last}"
+            raise InvariantBroken(f"{epochs} are out of order")
         if self.committed in self.aborted or (self.recent and self.recent[0] != self.committed):
             raise InvariantBroken(f"epoch {self.committed} is committed, yet aborted or not the newest")
 
@@ -156,7 +155,7 @@ def begin(
 ) -> EpochRecord:
     """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views, `views` the tables they show.
 
-    `repair`: the backfill of the twins that it compares views with, or the request for rows set aside that it does.
+    `repair`: see `Inflight`. The chunks that the epoch before took in are deleted by now.
     """
     _require_owner(record, owner)
     if record.inflight:
@@ -169,7 +168,8 @@ def begin(
     inflight = Inflight(
         epoch, record.positions, stop, plan, floor, record.aborted, chunks, indexed, repair, record.anew
     )
-    return _next(record, last=epoch, floor=floor, pins=pins, inflight=inflight, keeping=record.keeping.begun(epoch))
+    keeping = record.keeping.begun(epoch)
+    return _next(record, last=epoch, floor=floor, pins=pins, taken=(), inflight=inflight, keeping=keeping)
 
 
 def commit(
@@ -185,13 +185,15 @@ def commit(
 ) -> EpochRecord:
     """The epoch in flight becomes the committed one; `tables` are the nodes and backfills that still exist.
 
-    `repaired`: what it did in the views that it put right. `aside`: the request for rows set aside that it did. `late`:
-    backfills that lack rows, even if they are through with what their tables had. `sizes`: of all tables.
+    `repaired`: the views that it corrected. `aside`: the request for rows set aside that it did. `late`: backfills that
+    lack rows, even if they have all that their tables had. `sizes`: of all tables.
     """
     _require_owner(record, owner)
     inflight = record.inflight
     if inflight is None or inflight.epoch != epoch:
-        raise Fenced(f"epoch {epoch} is no longer in flight")
+        raise Fenced(
+            f"epoch {epoch} is no longer in flight", "it was finished or aborted before; run the pipeline again"
+        )
     filled = {table: first for table, first in record.filled.items() if table in tables}
     filling = {table: fill for table, fill in record.filling.items() if table in tables}
     for chunk in inflight.chunks:
@@ -214,6 +216,7 @@ def commit(
         checked={table: one for table, one in record.checked.items() if table in tables},
         repaired={table: one for table, one in (record.repaired | dict(repaired)).items() if table in tables},
         aside=max(record.aside, aside),
+        taken=inflight.stop.staged,
         sizes=sizes,
         inflight=None,
         keeping=record.keeping.committed(epoch, inflight.stop.stamp),
@@ -223,18 +226,13 @@ def commit(
 def abort(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingProxyType({})) -> EpochRecord:
     """Abort the epoch in flight: its number is never reused, and nobody sees what it wrote (R8).
 
-    `stopped` are the tables of nodes that made it fail, with the reason: views that need them are no longer readable,
-    and the next epoch is planned without them.
+    `stopped`: tables of nodes that made it fail, and why; views that need them are not readable, nor in the next plan.
     """
     _require_owner(record, owner)
     if record.inflight is None:
         raise InvariantBroken("no epoch is in flight, none can be aborted")
-    return _next(
-        record,
-        aborted=(*record.aborted, record.inflight.epoch),
-        stopped=record.stopped | dict(stopped),
-        inflight=None,
-    )
+    aborted = (*record.aborted, record.inflight.epoch)
+    return _next(record, aborted=aborted, stopped=record.stopped | dict(stopped), inflight=None)
 
 
 def is_same_step(found: EpochRecord, tried: EpochRecord) -> bool:
@@ -256,12 +254,11 @@ def keep(record: EpochRecord, epochs: int, seconds: float) -> EpochRecord:
 
 
 def check(record: EpochRecord, checked: Mapping[int, Checked]) -> EpochRecord:
-    """Remember what a check found."""
     return _next(record, checked=record.checked | dict(checked))
 
 
 def count(record: EpochRecord, owner: str, sizes: dict[int, Size]) -> EpochRecord:
-    """Keep the sizes of all tables as of the committed epoch, which a release before did not."""
+    """Keep the sizes of all tables as of the committed epoch, which an earlier release did not count."""
     _require_owner(record, owner)
     return _next(record, sizes=sizes)
 
@@ -271,7 +268,7 @@ def unpin(record: EpochRecord, name: str) -> EpochRecord:
 
 
 def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
-    """All view records are lost: every view is filled anew, and the epoch in flight has nothing to finish.
+    """All view records are lost: every view is filled again, and the epoch in flight has nothing to finish.
 
     Readable again once `rebuilt` is committed: where views are filled from DELTA, the log holds the base up to there.
     """
@@ -279,10 +276,9 @@ def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
 
 
 def rebuild_from(record: EpochRecord, start: Cut, checksums: dict[Stream, int], rebuilt: Positions) -> EpochRecord:
-    """The log lacks changes that no epoch has applied: the epoch in flight is aborted, and every view is filled anew.
+    """The log lacks changes that no epoch has applied: the epoch in flight is aborted, and every view is filled again.
 
-    Epochs go on from `start`, the next one without any record of those before; no pipeline owns the store. `rebuilt`: see
-    `forget_views`.
+    Epochs go on from `start`, without any earlier record; no pipeline owns the store. `rebuilt`: see `forget_views`.
     """
     aborted = record.aborted if record.inflight is None else (*record.aborted, record.inflight.epoch)
     return _next(

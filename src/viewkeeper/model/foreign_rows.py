@@ -1,19 +1,18 @@
 """Foreign rows: rows of tables of the store's other users, kept cell by cell, each with its own timestamp.
 
-In: row keys and cells as their own clients encode them, and writes of cells from any stream, in any order, some of them
-twice. Out: keys, what is known of each row, and the row that a reader of the foreign table sees. Always: merging is
-associative, commutative and idempotent. A put that is older than what hides it stays hidden, even if it was written
-later. Where a cell was read again, what was written before does not count, and what was written after must not be
-merged with it first. NULL stands for no cell; a row exists if one of its cells does, and a row with a cell that does
-not decode is none. What is decoded and encoded again is the same bytes, but for `text`, in which one value can be
-written in several ways ("7", "07"); a row key that is written otherwise, or that does not decode, is no key.
+In: row keys and cells as their own clients encode them, and writes of cells, in any order, some of them twice. Out: keys,
+the known state of each row, and the row that a reader of the foreign table sees. Always: merging is associative,
+commutative and idempotent. A put with a lower stamp than a delete stays hidden, even if it was written later. Where a cell
+was read again, earlier writes do not count, and later ones must not be merged with them first. NULL stands for no cell; a
+row exists if one of its cells does and all decode. Only `text` has several encodings of one value ("7", "07"); a row key
+that decodes but is not what we encode is no key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,12 @@ from viewkeeper.model.schema import Column, Foreign, TableSchema
 from viewkeeper.model.types import BIGINT, BINARY, Encoding, SqlType
 from viewkeeper.model.varbinary import VarBinary
 
+CELLS_SCHEMA = pa.schema(  # of writes of cells; `order` is greater for what the store wrote later
+    [
+        *(("position", pa.int64()), ("key", pa.binary()), ("column", pa.int32()), ("kind", pa.int8())),
+        *(("stamp", pa.int64()), ("order", pa.int64()), ("value", pa.binary())),
+    ]
+)
 _WIDE = {"INT": ">i4", "BIGINT": ">i8", "DOUBLE": ">f8", "BOOLEAN": "u1"}  # as HBase's Bytes.toBytes writes them
 
 _DAY_US = 86_400_000_000
@@ -61,10 +66,8 @@ def encode_cells(values: pa.Array, type_: SqlType, encoding: Encoding) -> pa.Arr
         numbers = np.asarray(values.fill_null(False if type_.kind == "BOOLEAN" else 0))
         if type_.kind == "BOOLEAN":
             numbers = np.where(numbers, 0xFF, 0)
-        width = np.dtype(_WIDE[type_.kind]).itemsize
-        data = np.ascontiguousarray(numbers.astype(_WIDE[type_.kind])).view(np.uint8)
-        offsets = np.arange(len(values) + 1) * width
-        return VarBinary(data, offsets).to_arrow(valid=np.asarray(values.is_valid()))
+        body = np.ascontiguousarray(numbers.astype(_WIDE[type_.kind]))[:, None].view(np.uint8)
+        return VarBinary.of_matrix(body).to_arrow(valid=np.asarray(values.is_valid()))
     return values.cast(pa.string()).cast(pa.binary())
 
 
@@ -150,7 +153,6 @@ def fits(row_key: bytes) -> bool:
 
 
 def encode_row_keys(schema: TableSchema, keys: Sequence[bytes]) -> list[bytes]:
-    """The row keys of our keys."""
     return _row_keys(schema, pa.array(keys, pa.binary())).to_pylist()
 
 
@@ -168,10 +170,9 @@ _KEPT_BYTES_MAX = (10 << 20) - (128 << 10)  # of a row: HBase keeps a record in 
 
 @dataclass(frozen=True, slots=True)
 class CellRows:
-    """What some writes say of rows: for each row and column the newest put, and up to which stamp puts are hidden.
+    """Writes of cells, merged: for each row and column the newest put, and up to which stamp puts are hidden.
 
-    Of two puts with one stamp the one with the greater `order` is newer: its place in the store's log. Those with an order
-    below `read` do not count.
+    Of two puts with one stamp the one with the greater `order` in the store's log is newer. Those below `read` do not count.
     """
 
     values: tuple[pa.Array, ...]  # one for each column, NULL where there is no put, or one that is too large to be kept
@@ -202,11 +203,9 @@ class CellRows:
     def decode(columns: int, rows: pa.Array) -> CellRows:
         """Of row bytes; NULL: nothing is known of the row."""
         arrays = decode_rows(state_columns(columns), rows)
-        numbers = (
-            np.stack([np.asarray(array.fill_null(NEVER)) for array in arrays[at * columns : (at + 1) * columns]])
-            for at in (1, 2, 3, 4)
-        )
-        return CellRows(tuple(arrays[:columns]), *numbers)
+        parts = [arrays[at : at + columns] for at in range(0, 5 * columns, columns)]
+        numbers = (np.stack([np.asarray(array.fill_null(NEVER)) for array in part]) for part in parts[1:])
+        return CellRows(tuple(parts[0]), *numbers)
 
     def encode(self) -> pa.Array:
         numbers = [*self.stamps, *self.orders, *self.hidden, *self.read]
@@ -223,16 +222,11 @@ class CellRows:
         """The rows of each group as one: groups are the runs of `order` that begin at `starts`."""
         group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
         hidden, read = (np.maximum.reduceat(part[:, order], starts, axis=1) for part in (self.hidden, self.read))
-        ordered = self.take(order).since(read[:, group])
-        newest = [
-            np.lexsort((orders, stamps, group))[_ends(starts, len(order))]
-            for stamps, orders in zip(ordered.stamps, ordered.orders, strict=True)
-        ]
+        ordered, ends = self.take(order).since(read[:, group]), np.append(starts[1:], len(order)) - 1
+        puts = zip(ordered.stamps, ordered.orders, strict=True)
+        newest = np.stack([np.lexsort((orders, stamps, group))[ends] for stamps, orders in puts])
         values = tuple(value.take(pa.array(at)) for value, at in zip(ordered.values, newest, strict=True))
-        stamps, orders = (
-            np.stack([row[at] for row, at in zip(rows, newest, strict=True)])
-            for rows in (ordered.stamps, ordered.orders)
-        )
+        stamps, orders = (np.take_along_axis(part, newest, axis=1) for part in (ordered.stamps, ordered.orders))
         return CellRows(values, stamps, orders, hidden, read)
 
     def since(self, read: np.ndarray) -> CellRows:
@@ -240,20 +234,16 @@ class CellRows:
         counts = self.orders >= read
         if counts.all():
             return self
-        places = np.arange(len(self))
-        values = tuple(value.take(pa.array(places, mask=~row)) for value, row in zip(self.values, counts, strict=True))
         stamps, orders = (np.where(counts, part, NEVER) for part in (self.stamps, self.orders))
-        return CellRows(values, stamps, orders, self.hidden, self.read)
+        return replace(self, values=_where(counts, self.values), stamps=stamps, orders=orders)
 
     def merged_with(self, other: CellRows) -> CellRows:
         """What both say of the same rows."""
         read = np.maximum(self.read, other.read)
         mine, others = self.since(read), other.since(read)
         later = (others.stamps > mine.stamps) | ((others.stamps == mine.stamps) & (others.orders > mine.orders))
-        values = tuple(
-            pc.if_else(pa.array(chosen), new, old)
-            for chosen, new, old in zip(later, others.values, mine.values, strict=True)
-        )
+        both = zip(later, others.values, mine.values, strict=True)
+        values = tuple(pc.if_else(pa.array(chosen), new, old) for chosen, new, old in both)
         stamps, orders = np.where(later, others.stamps, mine.stamps), np.where(later, others.orders, mine.orders)
         return CellRows(values, stamps, orders, np.maximum(self.hidden, other.hidden), read)
 
@@ -263,15 +253,10 @@ class CellRows:
         if (sizes.sum(axis=0) <= _KEPT_BYTES_MAX).all():
             return self
         order = np.argsort(sizes, axis=0, kind="stable")
+        totals = np.cumsum(np.take_along_axis(sizes, order, 0), axis=0)
         fits = np.empty(sizes.shape, bool)
-        np.put_along_axis(
-            fits, order, np.cumsum(np.take_along_axis(sizes, order, 0), axis=0) <= _KEPT_BYTES_MAX, axis=0
-        )
-        values = tuple(
-            pc.if_else(pa.array(row), value, pa.scalar(None, value.type))
-            for row, value in zip(fits, self.values, strict=True)
-        )
-        return CellRows(values, self.stamps, self.orders, self.hidden, self.read)
+        np.put_along_axis(fits, order, totals <= _KEPT_BYTES_MAX, axis=0)
+        return replace(self, values=_where(fits, self.values))
 
     @property
     def too_large(self) -> np.ndarray:
@@ -282,10 +267,13 @@ class CellRows:
     @property
     def seen(self) -> tuple[pa.Array, ...]:
         """The values of each column that a reader sees; NULL where there is none."""
-        shown = self.stamps > self.hidden
-        return tuple(
-            value.take(pa.array(np.arange(len(self)), mask=~row)) for value, row in zip(self.values, shown, strict=True)
-        )
+        return _where(self.stamps > self.hidden, self.values)
+
+
+def _where(chosen: np.ndarray, values: Sequence[pa.Array]) -> tuple[pa.Array, ...]:
+    """The values that are chosen, by column and row; NULL in place of the others."""
+    pairs = zip(chosen, values, strict=True)
+    return tuple(pc.if_else(pa.array(row), value, pa.scalar(None, value.type)) for row, value in pairs)
 
 
 def state_columns(columns: int) -> tuple[Column, ...]:
@@ -295,23 +283,14 @@ def state_columns(columns: int) -> tuple[Column, ...]:
 
 
 def merge_by_key(keys: pa.Array, rows: CellRows, groups: np.ndarray) -> tuple[np.ndarray, CellRows]:
-    """The index of one row for each key, by `groups` and then by key; and what all rows of that key say together."""
+    """The index of one row for each key, by `groups` and then by key; and all rows of that key merged."""
     order, starts = order_of_keys(keys, groups=groups)
     return order[starts], rows.take(order) if len(starts) == len(order) else rows.merged(starts, order)
 
 
-def _ends(starts: np.ndarray, count: int) -> np.ndarray:
-    return np.append(starts[1:], count) - 1
-
-
 def cell_rows(table: TableSchema, rows: pa.Array) -> CellRows:
-    """What records of a foreign table's DELTA hold."""
+    """The cells of rows of a foreign table's DELTA."""
     return CellRows.decode(len(table.value_columns), rows)
-
-
-def decode_foreign_rows(table: TableSchema, rows: CellRows) -> pa.Array:
-    """The rows; NULL where there is none."""
-    return rows_and_reasons(table, rows.seen, len(rows), rows.too_large)[0]
 
 
 def rows_of_cells(table: TableSchema, cells: Sequence[pa.Array], count: int) -> pa.Array:
@@ -323,11 +302,9 @@ def rows_and_reasons(
     table: TableSchema, cells: Sequence[pa.Array], count: int, too_large: np.ndarray | None = None
 ) -> tuple[pa.Array, pa.Array]:
     """The rows; and why there is none where a cell does not decode, or is too large to be kept."""
-    if table.foreign is None:
-        raise InvariantBroken(f"table {table.name} has no cells")
     arrays, there = [], np.zeros(count, bool)
-    reasons = pa.nulls(count, pa.binary())
-    for number, (column, cell, seen) in enumerate(zip(table.value_columns, table.foreign.cells, cells, strict=True)):
+    reasons, mapped = pa.nulls(count, pa.binary()), foreign_of(table).cells
+    for number, (column, cell, seen) in enumerate(zip(table.value_columns, mapped, cells, strict=True)):
         values, failed = decode_cells(seen, column.type, cell.encoding)
         arrays.append(values)
         there |= np.asarray(seen.is_valid())
@@ -344,6 +321,7 @@ def rows_and_reasons(
 
 def foreign_row_batch(table: TableSchema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of a batch (key, row) of a foreign table's DELTA."""
-    rows = decode_foreign_rows(table, cell_rows(table, batch["row"]))
+    cells = cell_rows(table, batch["row"])
+    rows, _ = rows_and_reasons(table, cells.seen, len(cells), cells.too_large)
     there = rows.is_valid()
     return pa.record_batch([batch["key"].filter(there), rows.filter(there)], ["key", "row"])

@@ -1,7 +1,7 @@
 """JSON codec: frozen dataclasses as JSON and back.
 
-In: dataclasses of numbers, texts, bytes, tuples, sets, dicts by number or text, options and one another. Out: JSON
-values. Always: the value read back is equal to the one written, and two processes write the same JSON for equal values.
+In: dataclasses of numbers, texts, bytes, tuples, sets, dicts by number or text, options and one another. Out: JSON.
+Always: the value read back is equal to the one written, and equal values are the same JSON in every process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Reader = Callable[[Any], Any]
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """The block parses what the store keeps as JSON; anything else there is damage, and none of it is run."""
+    """The block parses JSON of the store, where anything else is damage."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -44,14 +44,14 @@ class Remembered(Generic[Plain]):
         return last[1]
 
     def know(self, value: dict, parsed: Plain) -> None:
-        """This is what the value, just made from it, would be parsed to."""
+        """Remember that `value`, which was just made from `parsed`, parses to it."""
         self._last = (value, parsed)
 
 
 class ParsedEntries(Generic[Plain]):
-    """A parser of a list of entries; one that is as it was in the list parsed before stays the same object.
+    """A parser of a list of entries; an entry that is as it was in the list parsed before stays the same object.
 
-    `key` names the field that tells entries apart. What an entry is parsed to may also depend on another value.
+    `key` names the field that identifies entries. The result may also depend on another value for each entry.
     """
 
     def __init__(self, key: str, parse: Callable[[dict, Any], Plain]) -> None:
@@ -81,9 +81,7 @@ def to_json_value(value: Any) -> Any:
             return {str(key): to_json_value(value[key]) for key in sorted(value)}
         case bytes():
             return value.hex()
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    return fields_to_json(value)
+    return value.to_json() if hasattr(value, "to_json") else fields_to_json(value)
 
 
 def fields_to_json(value: Any, *, without: Collection[str] = ()) -> dict[str, Any]:

@@ -1,15 +1,15 @@
 """Key batches: the format of `keys` over Arrow arrays, and the order of many keys.
 
-In: one Arrow array per key column, or an array of key bytes. Out: an array of key bytes with the placement hash of each
-key's first part; columns; or indexes in the order of the keys. Always: the same bytes and the same hash as `keys`
-computes for each row. The order is exactly that of the bytes: only the bits in which keys differ are compared, packed
-into words of 64, and each next word only where the previous ones tie.
+In: one Arrow array per key column, or an array of key bytes. Out: key bytes with the placement hash of each key's first
+part; columns; or indexes in the order of the keys. Always: the same bytes and hashes as `keys` computes. To order keys, only
+the bits in which they differ are compared, packed into words of 64, each word only where the previous ones tie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +17,17 @@ import pyarrow.compute as pc
 
 from viewkeeper.model import keys
 from viewkeeper.model.schema import Column
-from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join, pack_bits
+from viewkeeper.model.varbinary import VarBinary, flat, gather, gather_fixed, join, pack_bits
 
 _COLUMNS_MAX = 64  # of keys of one length that are added up column by column
 _ORDERED = {"INT": ">u4", "DATE": ">u4", "BIGINT": ">u8", "TIMESTAMP": ">u8"}
-_PLAIN = {"INT": np.int32, "DATE": np.int32, "BIGINT": np.int64, "TIMESTAMP": np.int64, "DOUBLE": np.float64}
 
 
 def encode_keys(columns: Sequence[Column], arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
     """Key bytes of `count` rows, and the placement hash of their first parts."""
     if not columns:  # aggregates without GROUP BY: the empty key
         return pa.array([b""] * count, pa.binary()), np.full(count, keys.placement_hash(b""), np.uint32)
-    parts = [_encode_part(column.type.kind, _flat(array)) for column, array in zip(columns, arrays, strict=True)]
+    parts = [_encode_part(column.type.kind, flat(array)) for column, array in zip(columns, arrays, strict=True)]
     return join(parts).to_arrow(), hash_all(parts[0])
 
 
@@ -39,7 +38,11 @@ def hash_all(part: VarBinary | np.ndarray) -> np.ndarray:
         return _spread(_sums_of_rows(shaped))
     if not len(shaped.data):
         return np.full(len(shaped), keys.placement_hash(b""), np.uint32)
-    return _spread(_sums_of_strings(shaped))
+    powers = _powers(int(shaped.lengths.max()))
+    terms = shaped.data * powers[np.arange(len(shaped.data)) - np.repeat(shaped.offsets[:-1], shaped.lengths)]
+    running = np.zeros(len(terms) + 1, np.uint64)  # may wrap around; the differences are still right
+    np.cumsum(terms, out=running[1:])
+    return _spread(running[shaped.offsets[1:]] - running[shaped.offsets[:-1]])
 
 
 def _sums_of_rows(matrix: np.ndarray) -> np.ndarray:
@@ -52,15 +55,6 @@ def _sums_of_rows(matrix: np.ndarray) -> np.ndarray:
         else:
             sums += column * power
     return sums + same
-
-
-def _sums_of_strings(part: VarBinary) -> np.ndarray:
-    lengths = part.lengths
-    powers = _powers(int(lengths.max()))
-    terms = part.data * powers[np.arange(len(part.data)) - np.repeat(part.offsets[:-1], lengths)]
-    running = np.zeros(len(terms) + 1, np.uint64)  # may wrap around; the differences are still right
-    np.cumsum(terms, out=running[1:])
-    return running[part.offsets[1:]] - running[part.offsets[:-1]]
 
 
 def _spread(sums: np.ndarray) -> np.ndarray:
@@ -83,14 +77,12 @@ def decode_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) 
     return _decode_parts(columns, whole, whole.offsets[:-1].copy())[0]
 
 
-def decode_after(
-    first: Sequence[Column], behind: Sequence[Column], encoded: pa.Array
-) -> tuple[list[pa.Array], pa.Array]:
-    """One Arrow array for each column of keys made of `first` and `behind`, and the bytes of `first` alone."""
+def decode_after(first: Sequence[Column], rest: Sequence[Column], encoded: pa.Array) -> tuple[list[pa.Array], pa.Array]:
+    """One Arrow array for each column of keys made of `first` and `rest`, and the bytes of `first` alone."""
     whole = VarBinary.from_arrow(encoded)
     arrays, at = _decode_parts(first, whole, whole.offsets[:-1].copy())
     prefixes = gather(whole.data, whole.offsets[:-1], at - whole.offsets[:-1]).to_arrow()
-    return arrays + _decode_parts(behind, whole, at)[0], prefixes
+    return arrays + _decode_parts(rest, whole, at)[0], prefixes
 
 
 def _decode_parts(columns: Sequence[Column], whole: VarBinary, at: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
@@ -109,17 +101,8 @@ def _powers(count: int) -> np.ndarray:
 
 @lru_cache
 def _powers_up_to(bits: int) -> np.ndarray:
-    count = 1 << bits
-    powers = np.empty(count, np.uint64)
-    power = 1
-    for i in range(count):
-        powers[i] = power
-        power = power * 256 % keys.PRIME
-    return powers
-
-
-def _flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    powers = accumulate(range(1, 1 << bits), lambda power, _: power * 256 % keys.PRIME, initial=1)
+    return np.fromiter(powers, np.uint64, 1 << bits)
 
 
 def _encode_part(kind: str, array: pa.Array) -> VarBinary | np.ndarray:
@@ -133,7 +116,8 @@ def _encode_part(kind: str, array: pa.Array) -> VarBinary | np.ndarray:
     elif kind == "DOUBLE":
         body = _encode_double(np.asarray(array.fill_null(0.0)))
     else:
-        signed = np.asarray(_as_integers(kind, array).fill_null(0))
+        integers = pa.int64() if _ORDERED[kind] == ">u8" else pa.int32()
+        signed = np.asarray(array.cast(integers, safe=False).fill_null(0))
         width = signed.dtype.itemsize
         flipped = signed.view(f"u{width}") ^ np.array(1 << (8 * width - 1), f"u{width}")
         body = flipped.astype(_ORDERED[kind]).view(np.uint8).reshape(-1, width)
@@ -145,10 +129,6 @@ def _encode_part(kind: str, array: pa.Array) -> VarBinary | np.ndarray:
     if valid is None:
         return whole
     return gather(whole.data, whole.offsets[:-1], np.where(valid, whole.lengths, 1))
-
-
-def _as_integers(kind: str, array: pa.Array) -> pa.Array:
-    return array.cast(pa.int64() if _ORDERED[kind] == ">u8" else pa.int32(), safe=False)
 
 
 def _encode_text(array: pa.Array) -> VarBinary:
@@ -169,15 +149,10 @@ def _encode_double(values: np.ndarray) -> np.ndarray:
 
 
 def _encode_decimal(array: pa.Array) -> np.ndarray:
-    little = gather_fixed(_decimal_bytes(array), np.arange(len(array)) * 16, 16)
-    big = np.ascontiguousarray(little[:, ::-1])
+    data = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * 16 : (array.offset + len(array)) * 16]
+    big = data.reshape(-1, 16)[:, ::-1].copy()
     big[:, 0] ^= 0x80
     return big
-
-
-def _decimal_bytes(array: pa.Array) -> np.ndarray:
-    data = np.frombuffer(array.buffers()[1], np.uint8)
-    return data[array.offset * 16 : (array.offset + len(array)) * 16]
 
 
 def _decode_part(column: Column, whole: VarBinary, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
@@ -200,29 +175,20 @@ def _decode_fixed(column: Column, body: np.ndarray, valid: np.ndarray) -> pa.Arr
     if kind == "DECIMAL":
         body[:, 0] ^= 0x80
         data = np.ascontiguousarray(body[:, ::-1])
-        return pa.Array.from_buffers(column.type.arrow, len(body), [bits, pa.py_buffer(data)])
-    width = body.shape[1]
-    flipped = body.view(f">u{width}")[:, 0].astype(f"u{width}")
-    sign = np.array(1 << (8 * width - 1), f"u{width}")
-    if kind == "DOUBLE":
-        plain = np.where(flipped & sign, flipped & ~sign, ~flipped)
     else:
-        plain = flipped ^ sign
-    data = np.ascontiguousarray(plain).view(_PLAIN[kind])
+        width = body.shape[1]
+        flipped = body.view(f">u{width}")[:, 0].astype(f"u{width}")
+        sign = np.array(1 << (8 * width - 1), f"u{width}")
+        data = np.where(flipped & sign, flipped & ~sign, ~flipped) if kind == "DOUBLE" else flipped ^ sign
     return pa.Array.from_buffers(column.type.arrow, len(body), [bits, pa.py_buffer(data)])
 
 
 def _decode_text(kind: str, whole: VarBinary, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:
     if (alike := _texts_of_one_length(whole, start)) is not None and valid.all():
-        end = start + alike.shape[1]
-        body = VarBinary(alike.reshape(-1), np.arange(len(alike) + 1, dtype=np.int64) * alike.shape[1])
-        return body.to_arrow(text=kind == "STRING"), end + 2
+        return VarBinary.of_matrix(alike).to_arrow(text=kind == "STRING"), start + alike.shape[1] + 2
     zeros = np.flatnonzero(whole.data == 0)
     first = np.where(valid, start, 0)
-    if len(zeros):
-        end = zeros[np.minimum(np.searchsorted(zeros, first), len(zeros) - 1)]
-    else:
-        end = first
+    end = zeros[np.minimum(np.searchsorted(zeros, first), len(zeros) - 1)] if len(zeros) else first
     following = whole.data[np.minimum(end + 1, len(whole.data) - 1)] if len(whole.data) else np.empty(0, np.uint8)
     if (following[valid] != 0).any():  # an escaped NUL somewhere: find the true ends one by one
         return _decode_escaped(kind, whole, start, valid)
@@ -262,10 +228,8 @@ _WIDTH_MAX = 128  # longer keys are compared string by string
 
 
 def order_of_keys(keys: pa.Array, *, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The indexes of all keys by `groups` and then in ascending order; and where in it each key of a group begins.
-
-    Equal keys of one group are in no order; those of two groups are two keys.
-    """
+    """The indexes of all keys by `groups` and then in ascending order, equal keys of one group in no order; and where in it
+    each key of a group begins."""
     strings = VarBinary.from_arrow(keys)
     if not len(strings):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -1,9 +1,8 @@
 """Keys: composite typed keys as bytes whose order is the values' order.
 
 In: stored values of the key columns. Out: bytes; each part is a tag (0 = NULL, 1 = value) and a self-delimiting body.
-Always: comparing bytes compares values part by part (NULL first, NaN last, text by UTF-8 bytes), a key's encoding starts
-with the encoding of each of its prefixes, and −0.0 and every NaN have one form, so that equal values are one key.
-`keybatches` is the same format over Arrow arrays.
+Always: bytes are in the order of the values, part by part (NULL first, NaN last, text by UTF-8 bytes); a key starts with
+the encoding of each of its prefixes; −0.0 and 0.0 are one key, and every NaN. `keybatches` does the same for Arrow arrays.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ def encode_key(columns: Sequence[Column], values: Sequence[Stored]) -> bytes:
 
 def decode_key(columns: Sequence[Column], key: bytes) -> list[Stored]:
     """Stored values of a whole key."""
-    values: list[Stored] = []
-    at = 0
+    values, at = list[Stored](), 0
     for column in columns:
         value, at = _decode_part(column.type.kind, key, at)
         values.append(value)
@@ -53,6 +51,11 @@ def placement_hash(part: bytes) -> int:
     """The stable 32-bit hash that decides where a key lives."""
     number = int.from_bytes(part, "little") % PRIME
     return ((number * SPREAD) & 0xFFFFFFFFFFFFFFFF) >> 32
+
+
+def partition_of(first_part: bytes, partitions: int) -> int:
+    """The partition, of so many, of the records whose keys begin with these bytes of their first part."""
+    return placement_hash(first_part) % partitions
 
 
 def after_prefix(prefix: bytes) -> bytes | None:

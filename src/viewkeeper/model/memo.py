@@ -1,8 +1,8 @@
-"""Memo: what was computed for a value, found again by the value's identity and not by its parts.
+"""Memo: results of functions, cached by the identity of a value.
 
-In: a function of a value that nobody changes. Out: the same function, which computes once for each value. Always: the
-value is kept with its result, so nothing else can get its identity; an equal value that is another object is computed
-for again. To hash or compare a tuple of thousands of columns would take longer than most of what is asked of it.
+In: a function of a value that nobody changes. Out: the same function, which computes once for each object. Always: the
+value is kept with its result, so nothing else can get its identity. To hash or compare a tuple of thousands of columns
+would take longer than most functions of it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Memo(Generic[Found]):
 
 
 class OnceForEachOf(Generic[Value, Found]):
-    """The same for all of a long list that changes little from call to call: what was not asked for last is forgotten."""
+    """The same for all of a long list that changes little: what is not in the last list is forgotten."""
 
     def __init__(self, compute: Callable[[Value], Found]) -> None:
         self._compute = compute

@@ -1,11 +1,10 @@
 """The read frontier: which states of the views readers can see, and how long versions are kept for them.
 
 In: the JSON of epoch record and catalog, the committed epochs, and what an operator or a reader asks for. Out: frozen
-values: the few facts that every read needs, parsed once for each state of them; the state that one read sees; the epoch
-down to which versions are kept. Always: the facts are written together with the record they come from, so a reader that
-checks them before and after has seen one state of the views (R4); a read sees the versions at or below its epoch that
-are not aborted; at least what was asked for is kept, by epochs and by seconds, and a few marks map earlier instants to
-epochs, so that the record does not grow with the time that is kept.
+values: the facts that every read needs; the state that one read sees; the epoch down to which versions are kept. Always:
+the facts are written together with their record, so a reader that checks them before and after has seen one state of the
+views (R4); a read sees the versions at or below its epoch that are not aborted; marks map earlier instants to epochs, few
+of them, so that the record does not grow with the time that is kept.
 
 Read modes: `"snapshot"` (the default): the last committed epoch, the same for all records of one read. `"latest"`: the
 newest version of each record, committed or not. `Bounded(seconds=…)`: a snapshot at most that old. A session: a
@@ -37,9 +36,8 @@ class RetentionPolicy:
     def __post_init__(self) -> None:
         for name, value, kinds in (("epochs", self.epochs, int), ("seconds", self.seconds, int | float)):
             if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < float("inf"):
-                raise InputError(
-                    f"{name}={value!r} is not how much is kept", "use 0 or more; 0 keeps what readers need"
-                )
+                number = "a whole number" if kinds is int else "a number"
+                raise InputError(f"{name} must be {number}, 0 or more, not {value!r}", "0 keeps what readers need")
 
     def __bool__(self) -> bool:
         return bool(self.epochs or self.seconds)
@@ -85,9 +83,9 @@ class Horizon:
 def horizon_bytes(record: dict, catalog_version: int) -> bytes:
     """The horizon of an epoch record, as a JSON value, and of the catalog of that version."""
     facts = {name: record[name] for name in ("committed", "floor", "aborted", "stamp", "positions", "filled")}
-    facts["stopped"] = sorted(map(int, record["stopped"]))
-    more = {"catalog": catalog_version, "indexed_from": record.get("keeping", {}).get("indexed_from")}
-    return json.dumps(facts | more, sort_keys=True).encode()
+    facts |= {"stopped": sorted(map(int, record["stopped"])), "catalog": catalog_version}
+    facts["indexed_from"] = record.get("keeping", {}).get("indexed_from")
+    return json.dumps(facts, sort_keys=True).encode()
 
 
 @lru_cache(maxsize=64)
@@ -122,7 +120,7 @@ class ReadTimestamp:
     horizon: Horizon
 
     def kept_from(self, floor: int) -> ReadTimestamp:
-        """The same, with the floor as found once the records were held: versions below it may be gone."""
+        """The same, with the floor read after the records were held: versions below it may be deleted."""
         return replace(self, horizon=replace(self.horizon, floor=floor))
 
 
@@ -149,4 +147,4 @@ class Bounded:
     def __post_init__(self) -> None:
         is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
         if not is_number or not self.seconds >= 0:
-            raise InputError(f"Bounded(seconds={self.seconds!r}) is not a bound", "use 0 or more seconds")
+            raise InputError(f"the bound must be a number of seconds, 0 or more, not {self.seconds!r}")

@@ -1,8 +1,7 @@
 """Row batches: the format of `rowcodec` over Arrow arrays, and the columns of tables and views as a reader sees them.
 
-In: one Arrow array per column, or arrays of key bytes and row bytes. Out: the other. Always: the same bytes as
-`rowcodec` makes for each row, and a NULL among row bytes (no row) decodes to NULL in every column; only the wanted
-columns are decoded, each as a whole. For users a TIMESTAMP is aware and in UTC.
+In: one Arrow array per column, or arrays of key bytes and row bytes. Out: the other. Always: the same bytes as `rowcodec`
+makes; a NULL among row bytes (no row) decodes to NULL in every column; only the wanted columns are decoded.
 """
 
 from __future__ import annotations
@@ -16,24 +15,27 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.rowcodec import Layout, compact_rows, expand_rows, layout_of, segments_of
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join, pack_bits
+from viewkeeper.model.varbinary import Part, VarBinary, flat, gather, gather_fixed, join, pack_bits
+
+CHANGES_SCHEMA = pa.schema(  # of the changes of a log
+    [("position", pa.int64()), ("key", pa.binary()), ("before", pa.binary()), ("after", pa.binary())]
+)
 
 
 def encode_rows(
     columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int, tails: pa.Array | None = None
 ) -> pa.Array:
     """Row bytes of `count` rows; `arrays` follow `columns`, and `tails` hold segments that are not known here."""
-    flat = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
+    arrays = [flat(array) for array in arrays]
     (_, first), *added = segments_of(columns)
-    parts = _encode_segment(first, flat[: len(first)], count)
+    parts = _encode_segment(first, arrays[: len(first)], count)
     if not added and tails is None:
         return join(parts).to_arrow()
     later: list[VarBinary] = [] if tails is None else [VarBinary.from_arrow(tails)]
     kept = later[0].lengths > 0 if later else np.zeros(count, bool)  # rows with data in this or a later segment
     for at, part in reversed(added):
-        own = flat[at : at + len(part)]
-        for array in own:
-            kept = kept | np.asarray(array.is_valid())
+        own = arrays[at : at + len(part)]
+        kept = np.logical_or.reduce([kept, *(np.asarray(array.is_valid()) for array in own)])
         whole = join(_encode_segment(part, own, count))
         later.insert(0, gather(whole.data, whole.offsets[:-1], np.where(kept, whole.lengths, 0)))
     return join([*parts, *later]).to_arrow()
@@ -45,9 +47,7 @@ def encode_compact_rows(columns: tuple[Column, ...], arrays: Sequence[pa.Array],
     return compact_rows(rows) if layout_of(columns).is_fixed and len(segments_of(columns)) == 1 else rows
 
 
-def _encode_segment(
-    columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int
-) -> list[VarBinary | np.ndarray]:
+def _encode_segment(columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int) -> list[Part]:
     """The parts of a segment, to be joined row by row."""
     layout = layout_of(columns)
     fixed = np.zeros((count, layout.body), np.uint8)
@@ -57,8 +57,8 @@ def _encode_segment(
         if array.null_count:
             fixed[:, 2 + i // 8] |= np.asarray(array.is_null()).astype(np.uint8) << (i % 8)
     for i in layout.fixed:
-        partition, width = layout.offsets[i], columns[i].type.width or 0
-        fixed[:, partition : partition + width] = _fixed_bytes(columns[i], arrays[i])
+        start, width = layout.offsets[i], columns[i].type.width or 0
+        fixed[:, start : start + width] = _fixed_bytes(columns[i], arrays[i])
     if not layout.varying:
         return [fixed]
     bodies = [VarBinary.from_arrow(arrays[i]) for i in layout.varying]
@@ -69,7 +69,7 @@ def _encode_segment(
 def decode_rows(columns: tuple[Column, ...], rows: pa.Array, wanted: Sequence[int] | None = None) -> list[pa.Array]:
     """One Arrow array per wanted column (all by default)."""
     wanted = range(len(columns)) if wanted is None else wanted
-    rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+    rows = flat(rows)
     if rows.null_count == len(rows):
         return [pa.nulls(len(rows), columns[i].type.arrow) for i in wanted]
     if layout_of(columns).is_fixed:
@@ -132,13 +132,7 @@ def _decode_segment(
     counts = _counts(columns, data, starts)
     if (counts == counts[0]).all():
         return _decode_alike(columns, int(counts[0]), data, starts, wanted)
-    return _decode_mixed(columns, counts, data, starts, wanted)
-
-
-def _decode_mixed(
-    columns: tuple[Column, ...], counts: np.ndarray, data: np.ndarray, starts: np.ndarray, wanted: Sequence[int]
-) -> list[pa.Array]:
-    """Rows written under several versions of the schema: decoded separately, then put back in order."""
+    # rows written under several versions of the schema: decoded separately, then put back in order
     order = np.argsort(counts, kind="stable")
     pieces = [_decode_alike(columns, int(count), data, starts[counts == count], wanted) for count in np.unique(counts)]
     back = pa.array(np.argsort(order, kind="stable"))
@@ -174,12 +168,11 @@ def _decode_fixed(
 def _decode_varying(
     column: Column, layout: Layout, i: int, data: np.ndarray, starts: np.ndarray, valid: np.ndarray
 ) -> pa.Array:
-    rank = layout.offsets[i]
-    ends = gather_fixed(data, starts + layout.body + 4 * rank, 4).copy().view("<u4")[:, 0].astype(np.int64)
+    rank, first = layout.offsets[i], starts + layout.body
+    ends = gather_fixed(data, first + 4 * rank, 4).copy().view("<u4")[:, 0].astype(np.int64)
+    begins = np.zeros(len(starts), np.int64)
     if rank:
-        begins = gather_fixed(data, starts + layout.body + 4 * (rank - 1), 4).copy().view("<u4")[:, 0].astype(np.int64)
-    else:
-        begins = np.zeros(len(starts), np.int64)
+        begins = gather_fixed(data, first + 4 * (rank - 1), 4).copy().view("<u4")[:, 0].astype(np.int64)
     body = gather(data, starts + layout.head_size + begins, ends - begins)
     return body.to_arrow(valid=valid, text=column.type.kind == "STRING")
 
@@ -191,8 +184,8 @@ def _fixed_bytes(column: Column, array: pa.Array) -> np.ndarray:
         return np.asarray(array.fill_null(False)).astype(np.uint8)[:, None]
     if array.type != column.type.arrow:
         array = array.cast(column.type.arrow)
-    data = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * width : (array.offset + len(array)) * width]
-    matrix = data.reshape(-1, width)
+    data = np.frombuffer(array.buffers()[1], np.uint8)
+    matrix = data[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
     if array.null_count:
         matrix = matrix.copy()
         matrix[np.asarray(array.is_null())] = 0
@@ -220,12 +213,10 @@ def decode_indexes(
 
 
 def decode_columns(schema: TableSchema, names: Sequence[str], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
-    """The columns of a table with those names."""
+    """The columns of a table with those names, as users see them."""
     places = stored_indexes(schema)
     wanted = [places[name] for name in names]
-    return [
-        as_users_see(array) for array in decode_indexes(schema.key_columns, schema.value_columns, wanted, keys, rows)
-    ]
+    return [*map(as_users_see, decode_indexes(schema.key_columns, schema.value_columns, wanted, keys, rows))]
 
 
 def as_users_see(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

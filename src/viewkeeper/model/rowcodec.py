@@ -1,13 +1,11 @@
 """Rows: the non-key columns of a record as bytes, one row at a time; and the compact form of rows of fixed width.
 
 In: stored values. Out: one segment for the columns that the table was made with, and one for each ALTER TABLE since:
-`count u16 | null bits | fixed-width values | end offsets u32 of the varying ones | their bytes`. A row whose columns
-all have a fixed width may be compact instead, without its zeros: `ff ff | a bit for each byte of the row: whether it is
-not 0 | those bytes`; no row has 65,535 columns. Always: equal rows are equal bytes (NULL leaves zeros, trailing
-segments of NULLs only are left out, a row is compact where that is shorter). A row written before columns were added
-decodes with NULLs in their place. A reader with an older schema decodes a newer row without the added columns: their
-segments come after all it knows, and `tail_of` returns them to a writer that must keep them. `rowbatches` is the same
-format over Arrow arrays.
+`count u16 | null bits | fixed-width values | end offsets u32 of the varying ones | their bytes`. A row whose columns all
+have a fixed width may be compact instead: `ff ff | a bit for each byte of the row: whether it is not 0 | those bytes`; no
+row has 65,535 columns. Always: equal rows are equal bytes (NULL leaves zeros, trailing segments of NULLs are left out, a
+row is compact where that is shorter). Columns that were added after a row was written are NULL; segments that an older
+schema does not know are ignored, and `tail_of` returns them to a writer. `rowbatches` does the same for Arrow arrays.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.memo import once_for_each
 from viewkeeper.model.schema import Column
 from viewkeeper.model.stored_values import Stored, text_of
-from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join
+from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join, offsets_of
 
 MARK = b"\xff\xff"
 _MARK = np.frombuffer(MARK, np.uint8)
@@ -40,7 +38,7 @@ def compact_rows(rows: pa.Array) -> pa.Array:
     there = matrix != 0
     counts = there.sum(axis=1)
     bits = np.packbits(there, axis=1, bitorder="little")
-    bodies = VarBinary(matrix[there], np.concatenate([[0], np.cumsum(counts)]))
+    bodies = VarBinary(matrix[there], offsets_of(counts))
     compact = join([np.broadcast_to(_MARK, (len(matrix), 2)), bits, bodies]).to_arrow()
     is_shorter = 2 + bits.shape[1] + counts < matrix.shape[1]
     return compact if is_shorter.all() else pc.if_else(pa.array(is_shorter), compact, rows)
@@ -60,13 +58,11 @@ def expand_rows(rows: pa.Array, width: int) -> pa.Array:
     expanded, size = np.zeros((len(whole), width), np.uint8), -(-width // 8)
     packed = gather_fixed(whole.data, starts[compact] + 2, size)
     bits = np.unpackbits(packed, axis=1, count=width, bitorder="little").astype(bool)
-    body = gather(whole.data, starts[compact] + 2 + size, whole.lengths[compact] - 2 - size).data
     among = np.zeros((len(compact), width), np.uint8)
-    among[bits] = body
+    among[bits] = gather(whole.data, starts[compact] + 2 + size, lengths[compact] - 2 - size).data
     expanded[compact] = among
     expanded[plain] = gather_fixed(whole.data, starts[plain], width)
-    offsets = np.arange(len(whole) + 1, dtype=np.int64) * width
-    return VarBinary(expanded.reshape(-1), offsets).to_arrow(valid=whole.lengths > 0)
+    return VarBinary.of_matrix(expanded).to_arrow(valid=whole.lengths > 0)
 
 
 def piece_of(row: bytes, width: int, start: int, stop: int) -> bytes:
@@ -105,14 +101,13 @@ class Layout:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all rows have the same width: then they may be compact (`compactrows`)."""
+        """Whether all rows have the same width: then they may be compact."""
         return not self.varying
 
 
 @once_for_each(kept_max=4096)
 @lru_cache(maxsize=4096)
 def layout_of(columns: tuple[Column, ...]) -> Layout:
-    """The layout of rows that have exactly `columns`."""
     fixed = tuple(i for i, column in enumerate(columns) if column.type.width is not None)
     varying = tuple(i for i, column in enumerate(columns) if column.type.width is None)
     bits_width = (len(columns) + 7) // 8

@@ -1,8 +1,8 @@
 """Schemas: the columns of a table, and which of them are its key.
 
 In: columns in declared order and the names of the key columns. Out: frozen values that go to JSON and back. Always: a
-column's position never changes, because columns are only ever added at the end. Each ALTER TABLE takes an id of the
-catalog, as each table and view does, so ids show which columns a view's text was written for.
+column's position never changes, because columns are added at the end. Each ALTER TABLE takes an id of the catalog, as
+tables and views do, so ids show which columns a view's text was written for.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ TableId = NewType("TableId", int)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A named, typed column; `nullable` is False for key columns of base tables.
-
-    `added` is the id of the ALTER TABLE that added it, 0 for an original column.
-    """
+    """A named, typed column, never `nullable` in the key of a base table; `added` is the id of its ALTER TABLE, or 0."""
 
     name: str
     type: SqlType
@@ -50,12 +47,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A table of the store's own users, whose log tells of cells: its name there, and a cell for each value column.
+    """A table of the store's own users, with a log of cells: its name there, and a cell for each value column.
 
-    `using` is the word of its CREATE TABLE, `key` the encoding of the one key column, which is the row's key there. Rows that
-    were there before are copied to the log, by the staging of that number, and no view is readable before it has them:
-    `staged` is None while they are copied, then the positions up to which the log has them, and empty when these are
-    committed. `aside` is the table that lists the rows with a cell that does not decode, each with the reason.
+    `using` is the word of its CREATE TABLE, `key` the encoding of the one key column, which is the row's key there. Earlier
+    rows are copied to the log, by the staging of that number, and no view is readable before it has them: `staged` is None
+    while they are copied, then the positions up to which the log has them, and empty when these are committed. `aside` is the
+    table that lists the rows with a cell that does not decode, with the reason.
     """
 
     table: str
@@ -71,8 +68,8 @@ class Foreign:
 class TableSchema:
     """A base table: all columns in declared order, and the names of the key columns in key order.
 
-    `delta` is the table of its DELTA, where the log has no before-images; a `foreign` table always has one. Not slotted: what
-    follows from the columns is computed once, since a table may have thousands of them and each write asks for it.
+    `delta` is the table of its DELTA, where the log has no before-images; a `foreign` table always has one. Not slotted, for
+    cached properties: a table may have thousands of columns, and each write needs them.
     """
 
     id: TableId
@@ -94,14 +91,12 @@ class TableSchema:
 
     @property
     def tables(self) -> tuple[TableId, ...]:
-        """The ids that the table takes."""
         aside = None if self.foreign is None else self.foreign.aside
         return tuple(number for number in (self.id, self.delta, aside) if number is not None)
 
     def position(self, name: str) -> int:
         """Index of the column named `name` (any case) among `columns`."""
-        position = self._positions.get(name.lower())
-        if position is not None:
+        if (position := self._positions.get(name.lower())) is not None:
             return position
         names = [column.name for column in self.columns]
         raise UnknownName(f"table {self.name} has no column {name}", suggestion(name, names, "its columns are"))

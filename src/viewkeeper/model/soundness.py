@@ -1,8 +1,7 @@
 """Soundness: which stored keys and rows are what the formats of `keys` and `rowcodec` can make.
 
-In: key bytes and row bytes, whatever happened to them. Out: for each whether it is sound. Always: damage raises nothing and
-leads to no read beyond a record's own bytes; equal values are equal bytes, so what does not encode to the same bytes again
-was written by nobody.
+In: key bytes and row bytes, perhaps damaged. Out: for each whether it is sound. Always: damage raises nothing and leads to
+no read beyond a record's own bytes; equal values are equal bytes, so sound bytes are those that encode to the same again.
 """
 
 from __future__ import annotations
@@ -44,7 +43,9 @@ def whole_rows(columns: Columns, rows: pa.Array, *, tails: bool) -> np.ndarray:
     is_whole, at, stops = whole.lengths > 0, whole.offsets[:-1].copy(), whole.offsets[1:]
     is_compact = np.zeros(len(whole), bool)
     if layout_of(columns).is_fixed and len(segments_of(columns)) == 1:
-        is_compact = _are_compact(whole)
+        here = np.flatnonzero(whole.lengths >= len(MARK))
+        marks = gather_fixed(whole.data, whole.offsets[here], len(MARK))
+        is_compact[here] = (marks == np.frombuffer(MARK, np.uint8)).all(axis=1)
         is_whole[is_compact] = _fill_compact(layout_of(columns).head_size, whole, np.flatnonzero(is_compact))
     for _, part in segments_of(columns):
         here = np.flatnonzero(is_whole & ~is_compact & (at < stops))
@@ -52,12 +53,6 @@ def whole_rows(columns: Columns, rows: pa.Array, *, tails: bool) -> np.ndarray:
         at[here] += sizes
         is_whole[here] &= (sizes > 0) & (at[here] <= stops[here])
     return is_whole & (tails | is_compact | (at == stops))
-
-
-def _are_compact(whole: VarBinary) -> np.ndarray:
-    found, here = np.zeros(len(whole), bool), np.flatnonzero(whole.lengths >= len(MARK))
-    found[here] = (gather_fixed(whole.data, whole.offsets[here], 2) == np.frombuffer(MARK, np.uint8)).all(axis=1)
-    return found
 
 
 def _fill_compact(width: int, whole: VarBinary, here: np.ndarray) -> np.ndarray:
@@ -86,11 +81,9 @@ def _sizes(columns: Columns, data: np.ndarray, starts: np.ndarray, stops: np.nda
 
 
 def _where(again: Callable[[pa.Array], np.ndarray], given: pa.Array) -> np.ndarray:
-    """`again` of each; where it cannot be computed for many together, of halves of them, and False for one alone."""
-    if not len(given):
-        return np.zeros(0, bool)
+    """`again` of each; where it fails for many together, of halves of them, and False of a single one."""
     try:
-        return again(given)
+        return again(given) if len(given) else np.zeros(0, bool)
     except DAMAGE:
         if len(given) == 1:
             return np.zeros(1, bool)
@@ -105,6 +98,7 @@ def _keys_again(columns: Columns, keys: pa.Array) -> np.ndarray:
 
 
 def _rows_again(columns: Columns, rows: pa.Array) -> np.ndarray:
+    """Which rows encode to the same bytes again."""
     arrays = _validated(decode_rows(columns, rows))
     plain = expand_rows(rows, layout_of(columns).head_size) if layout_of(columns).is_fixed else rows
     return np.asarray(pc.equal(encode_rows(columns, arrays, len(rows)), plain))

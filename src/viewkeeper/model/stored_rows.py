@@ -1,9 +1,8 @@
 """Stored rows: writes to base rows as a store takes them, and pairs of key and row as a scan returns them.
 
 In: keys, and a function from the rows found to the new rows; or pairs, in order. Out: frozen values; or the pairs in
-pieces that become Arrow arrays. Always: the function runs inside the store's transaction, on the current rows, so a
-partial put or a test-and-set needs no retry. The first piece is small, so that a result begins at once, and no piece
-holds more than a bounded number of bytes, beyond one pair.
+pieces. Always: the function runs inside the store's transaction, on the current rows, so a partial put or a test-and-set
+needs no retry. The first piece is small, so that a result begins at once; the bytes of a piece are bounded, beyond one pair.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ class RowWrites:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a row has to be for a write: `is_met` by the row found.
-
-    `columns` are the value columns that it compares; it expects that there is no row if they are None.
-    """
+    """The condition of a write, `is_met` by the row found; `columns` are those compared, None: there must be no row."""
 
     columns: tuple[str, ...] | None
     is_met: Callable[[Image], bool]
@@ -60,7 +56,6 @@ def pieces(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, b
 
 
 def pairs_to_arrow(pairs: Sequence[tuple[bytes, bytes]]) -> tuple[pa.Array, pa.Array]:
-    """Keys and values as they are stored."""
     import pyarrow as pa
 
     return pa.array([key for key, _ in pairs], pa.binary()), pa.array([value for _, value in pairs], pa.binary())

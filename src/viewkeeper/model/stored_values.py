@@ -1,9 +1,8 @@
 """Values: a Python value of a column, checked once on entry and converted to its stored form.
 
-In: what a caller passes, or what is stored. Out: the stored form (DECIMAL as its unscaled integer, DATE as days,
-TIMESTAMP as microseconds since 1970 in UTC, text as UTF-8), or the value that a reader gets. Always: a value that does
-not fit exactly is refused with the column's name, and nothing is rounded; stored text that is not UTF-8 raises
-CorruptStore before a caller sees it.
+In: a caller's value, or a stored one. Out: the stored form (DECIMAL as its unscaled integer, DATE as days, TIMESTAMP as
+microseconds since 1970 in UTC, text as UTF-8), or the value that a reader gets. Always: a value that does not fit exactly
+is refused with the column's name, never rounded; stored text that is not UTF-8 raises CorruptStore.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DAMAGE = (struct.error, LookupError, ValueError, OverflowError, InvariantBroken)
 
 
 def record_damaged(view: str | None = None) -> CorruptStore:
-    """The error of who reads a record that cannot be decoded."""
+    """The error for a reader of a record that cannot be decoded."""
     what = "a record" if view is None else f"a record of view {view}"
     return CorruptStore(f"{what} is damaged", "viewkeeper check names it, viewkeeper repair puts it right")
 
@@ -40,22 +39,21 @@ def text_of(stored: bytes) -> str:
 
 
 def require_texts(arrays: Sequence[pa.Array]) -> Sequence[pa.Array]:
-    """The same columns, unless one of them has a text that is none."""
+    """The same columns; CorruptStore where a text is not UTF-8."""
     import pyarrow as pa
 
-    for array in arrays:
-        if pa.types.is_string(array.type):
-            try:
+    try:
+        for array in arrays:
+            if pa.types.is_string(array.type):
                 array.validate(full=True)
-            except pa.ArrowInvalid:
-                _refuse_text()
+    except pa.ArrowInvalid:
+        _refuse_text()
     return arrays
 
 
 def _refuse_text() -> NoReturn:
-    raise CorruptStore(
-        "a text in the store is no UTF-8", "viewkeeper rebuild fills a view anew; a table comes back from a backup"
-    ) from None
+    hint = "viewkeeper rebuild fills a view anew; a table comes back from a backup"
+    raise CorruptStore("a text in the store is no UTF-8", hint) from None
 
 
 # bool, int, float, str or bytes, and None for NULL: the column's type decides which, and no checker can know it.
@@ -68,9 +66,7 @@ _DIGITS_MAX = 1_000  # Python itself reads and writes integers of 4,300
 
 def to_stored(column: Column, value: object) -> Stored:
     """The stored form of `value`, or BadRow when it does not fit the column."""
-    if value is None:
-        return None
-    return _TO_STORED[column.type.kind](column, value)
+    return None if value is None else _TO_STORED[column.type.kind](column, value)
 
 
 def from_stored(column: Column, stored: Stored) -> object:
@@ -109,16 +105,12 @@ def _plain(value: object) -> object:
 
 
 def _refuse(column: Column, value: object, hint: str | None = None) -> BadRow:
-    shown = _shown(value)
-    return BadRow(f"column {column.name} is {column.type}, not {type(value).__name__} {shown}", hint)
-
-
-def _shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # Python refuses to write an int of so many digits
         text = "of too many digits to write"
-    return text if len(text) <= 60 else text[:57] + "…"
+    shown = text if len(text) <= 60 else text[:57] + "…"
+    return BadRow(f"column {column.name} is {column.type}, not {type(value).__name__} {shown}", hint)
 
 
 def _boolean(column: Column, value: object) -> bool:
@@ -211,19 +203,6 @@ def _timestamp(column: Column, value: object) -> int:
     return (aware - _EPOCH) // _MICROSECOND
 
 
-def _to_decimal(column: Column, stored: Stored) -> Decimal:
-    digits = str(abs(stored))
-    return Decimal((stored < 0, tuple(map(int, digits)), -column.type.scale))
-
-
-def _to_date(column: Column, stored: Stored) -> dt.date:
-    return dt.date.fromordinal(stored + _EPOCH_DAY)
-
-
-def _to_timestamp(column: Column, stored: Stored) -> dt.datetime:
-    return _EPOCH + dt.timedelta(microseconds=stored)
-
-
 _TO_STORED: dict[str, Callable[[Column, object], Stored]] = {
     "BOOLEAN": _boolean,
     "INT": _integer(32),
@@ -236,7 +215,7 @@ _TO_STORED: dict[str, Callable[[Column, object], Stored]] = {
     "TIMESTAMP": _timestamp,
 }
 _FROM_STORED: dict[str, Callable[[Column, Stored], object]] = {
-    "DECIMAL": _to_decimal,
-    "DATE": _to_date,
-    "TIMESTAMP": _to_timestamp,
+    "DECIMAL": lambda column, stored: Decimal((stored < 0, tuple(map(int, str(abs(stored)))), -column.type.scale)),
+    "DATE": lambda column, stored: dt.date.fromordinal(stored + _EPOCH_DAY),
+    "TIMESTAMP": lambda column, stored: _EPOCH + dt.timedelta(microseconds=stored),
 }

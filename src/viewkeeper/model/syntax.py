@@ -1,7 +1,6 @@
 """Statements as values: what a text requests, before any name is looked up.
 
-In: nothing. Out: one frozen dataclass for each kind of statement. Always: names keep the user's spelling, and texts of
-queries are the user's own characters.
+In: nothing. Out: one frozen dataclass for each kind of statement. Always: names and queries are the user's own characters.
 """
 
 from __future__ import annotations

@@ -41,7 +41,6 @@ class SqlType:
 
     @property
     def whole_digits(self) -> int:
-        """How many digits of a DECIMAL come before the point."""
         return self.precision - self.scale
 
     @property
@@ -55,7 +54,7 @@ class SqlType:
 
     @property
     def duckdb(self) -> str:
-        return str(self) if self.kind == "DECIMAL" else _DUCKDB[self.kind]
+        return _DUCKDB.get(self.kind, str(self))
 
     @property
     def spark(self) -> str:
@@ -73,42 +72,19 @@ class SqlType:
                 return pa.decimal128(38, 0)
             case "TIMESTAMP":
                 return pa.timestamp("us")
-            case _:
-                return getattr(pa, _ARROW[self.kind])()
+        return getattr(pa, _ARROW.get(self.kind, self.kind.lower()))()
 
 
-_WIDTHS = {
+_WIDTHS: dict[str, int | None] = {
     "BOOLEAN": 1,
-    "INT": 4,
-    "BIGINT": 8,
-    "DOUBLE": 8,
-    "DECIMAL": 16,
-    "DATE": 4,
-    "TIMESTAMP": 8,
-    "INT128": 16,
-    "STRING": None,
-    "BINARY": None,
+    **dict.fromkeys(("INT", "DATE"), 4),
+    **dict.fromkeys(("BIGINT", "DOUBLE", "TIMESTAMP"), 8),
+    **dict.fromkeys(("DECIMAL", "INT128"), 16),
+    **dict.fromkeys(("STRING", "BINARY")),
 }
-_DUCKDB = {
-    "BOOLEAN": "BOOLEAN",
-    "INT": "INTEGER",
-    "BIGINT": "BIGINT",
-    "DOUBLE": "DOUBLE",
-    "DATE": "DATE",
-    "TIMESTAMP": "TIMESTAMP",
-    "INT128": "HUGEINT",
-    "STRING": "VARCHAR",
-    "BINARY": "BLOB",
-}
-_ARROW = {
-    "BOOLEAN": "bool_",
-    "INT": "int32",
-    "BIGINT": "int64",
-    "DOUBLE": "float64",
-    "DATE": "date32",
-    "STRING": "string",
-    "BINARY": "binary",
-}
+# where engines have a name of their own
+_DUCKDB = {"INT": "INTEGER", "INT128": "HUGEINT", "STRING": "VARCHAR", "BINARY": "BLOB"}
+_ARROW = {"BOOLEAN": "bool_", "INT": "int32", "BIGINT": "int64", "DOUBLE": "float64", "DATE": "date32"}
 
 BOOLEAN = SqlType("BOOLEAN")
 INT = SqlType("INT")
@@ -120,12 +96,7 @@ DATE = SqlType("DATE")
 TIMESTAMP = SqlType("TIMESTAMP")
 INT128 = SqlType("INT128")  # accumulators only: users never declare it
 
-_SYNONYMS = {
-    "INTEGER": "INT",
-    "LONG": "BIGINT",
-    "NUMERIC": "DECIMAL",
-    "DEC": "DECIMAL",
-}
+_SYNONYMS = {"INTEGER": "INT", "LONG": "BIGINT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL"}
 _KNOWN = "use one of BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP"
 # Names from other dialects, or of types that are not stored; Spark's CAST refuses some and truncates others.
 _INSTEAD = {
@@ -140,9 +111,8 @@ _INSTEAD = {
 def decimal(precision: int, scale: int) -> SqlType:
     """DECIMAL(precision, scale), refused outside 1..38 digits."""
     if not 1 <= precision <= 38 or not 0 <= scale <= precision:
-        raise UnsupportedSql(
-            f"DECIMAL({precision},{scale}) is not a type", "precision is 1 to 38, scale 0 to precision"
-        )
+        hint = "precision is 1 to 38, scale 0 to precision"
+        raise UnsupportedSql(f"DECIMAL({precision},{scale}) is not a type", hint)
     return SqlType("DECIMAL", precision, scale)
 
 

@@ -1,7 +1,6 @@
 """Variable-length binary: many byte strings as one array of bytes and one of offsets, handled without a loop over them.
 
-In and out: Arrow binary arrays, or numpy matrices of bytes where all strings have one width. Always: row i of a result
-belongs to row i of the input.
+In and out: Arrow binary arrays, or numpy matrices of bytes where all strings have one width. Always: rows keep their order.
 """
 
 from __future__ import annotations
@@ -32,10 +31,15 @@ class VarBinary:
         return self.offsets[1:] - self.offsets[:-1]  # np.diff takes eight times as long for a few strings
 
     @staticmethod
-    def from_arrow(array: pa.Array) -> VarBinary:
+    def of_matrix(matrix: np.ndarray) -> VarBinary:
+        """A string for each row."""
+        count, width = matrix.shape
+        return VarBinary(np.ascontiguousarray(matrix).reshape(-1), np.arange(count + 1, dtype=np.int64) * width)
+
+    @staticmethod
+    def from_arrow(array: pa.Array | pa.ChunkedArray) -> VarBinary:
         """Of a binary or string array; NULL becomes the empty string."""
-        if isinstance(array, pa.ChunkedArray):
-            array = array.combine_chunks()
+        array = flat(array)
         if array.null_count:
             array = array.fill_null("" if pa.types.is_string(array.type) else b"")
         large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
@@ -74,6 +78,18 @@ class VarBinary:
         return gather(self.data, self.offsets[:-1] + width, self.lengths - width)
 
 
+def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The array in one piece."""
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Where strings of these lengths begin, one after the other, and where the last one ends."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
 def pack_bits(flags: np.ndarray) -> pa.Buffer:
     """Booleans as an Arrow validity bitmap."""
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
@@ -81,8 +97,7 @@ def pack_bits(flags: np.ndarray) -> pa.Buffer:
 
 def gather(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> VarBinary:
     """The pieces `data[starts[i] : starts[i] + lengths[i]]`."""
-    offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = offsets_of(lengths)
     total = int(offsets[-1])
     if total > len(starts) * _LONG_BYTES:  # an index of their bytes would be eight times as long as they are
         pieces = [data[start:stop] for start, stop in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
@@ -113,11 +128,8 @@ def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray
     if not count or not width:
         return np.empty((count, width), np.uint8)
     step = int(starts[1] - starts[0]) if count > 1 else width
-    evenly = (
-        step >= width
-        and int(starts[-1] - starts[0]) == step * (count - 1)
-        and bool((starts[1:] - starts[:-1] == step).all())
-    )
+    evenly = step >= width and int(starts[-1] - starts[0]) == step * (count - 1)
+    evenly = evenly and bool((starts[1:] - starts[:-1] == step).all())
     if width in (1, 2, 4, 8) and data.flags.c_contiguous:
         # a word at every byte, overlapping: copying a word costs less than copying its bytes one by one
         words = np.ndarray((len(data) - width + 1,), f"<u{width}", buffer=data, strides=(1,))
@@ -128,22 +140,17 @@ def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray
     return data[starts[:, None] + np.arange(width)]
 
 
-def join(parts: Sequence[VarBinary | np.ndarray]) -> VarBinary:
+Part = VarBinary | np.ndarray
+
+
+def join(parts: Sequence[Part]) -> VarBinary:
     """Row by row, the concatenated parts; a matrix is a part of fixed width."""
     shaped = [part.as_matrix() if isinstance(part, VarBinary) else part for part in parts]
     matrices = [part for part in shaped if isinstance(part, np.ndarray)]
     if len(matrices) == len(shaped):
-        whole = matrices[0] if len(matrices) == 1 else np.concatenate(matrices, axis=1)
-        return VarBinary(whole.reshape(-1), np.arange(len(whole) + 1, dtype=np.int64) * whole.shape[1])
-    strings = [_as_strings(part).to_arrow() for part in shaped]
+        return VarBinary.of_matrix(matrices[0] if len(matrices) == 1 else np.concatenate(matrices, axis=1))
+    strings = [(part if isinstance(part, VarBinary) else VarBinary.of_matrix(part)).to_arrow() for part in shaped]
     wide = sum(array.nbytes for array in strings) > _INT32_MAX
     kind = pa.large_binary() if wide else pa.binary()
     joined = pc.binary_join_element_wise(*(array.cast(kind) for array in strings), pa.scalar(b"", kind))
     return VarBinary.from_arrow(joined)
-
-
-def _as_strings(part: VarBinary | np.ndarray) -> VarBinary:
-    if isinstance(part, VarBinary):
-        return part
-    count, width = part.shape
-    return VarBinary(np.ascontiguousarray(part).reshape(-1), np.arange(count + 1, dtype=np.int64) * width)

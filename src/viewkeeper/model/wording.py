@@ -1,9 +1,8 @@
 """Wording: the parts that messages share: counts, names that may be meant, and causes of failures.
 
-In: a number and a noun; a name and those that exist; an error of DuckDB, Arrow, Spark, Python, or one of ours. Out:
-text for people, on one line. Always: one change is no changes; at most three names that look alike are suggested, or
-all where there are few, in any letter case; of an error text that is not ours, which may quote a value, no word is
-passed on: only the kind of the error, a cause that is known by its phrase, and the place in the code.
+In: a number and a noun; a name and those that exist; an error of DuckDB, Arrow, Spark, Python, or one of ours. Out: text
+for people, on one line. Always: at most three similar names are suggested, or all where there are few; no word of a foreign
+error is passed on, because it may quote a value: only its kind, a cause that is known by a phrase, and the place in the code.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-from viewkeeper.errors import ViewKeeperError
+from viewkeeper.errors import InvariantBroken, ViewKeeperError
 
 
 def counted(count: int, noun: str) -> str:
@@ -51,46 +50,33 @@ def suggestion(name: str, known: Iterable[str], listed: str) -> str | None:
 
 
 _LETTERS_MAX = 300
-# What engines say, in lower case, and what is told.
+# causes, and the phrases of engines that mean them, in lower case; the first that is found counts
 _KNOWN = {
-    "division by zero": "division by zero",
-    "divide by zero": "division by zero",
-    "divide_by_zero": "division by zero",
-    "out of memory": "out of memory",
-    "offset overflow": "an array of more than 2 GiB",
-    "binary array capacity": "an array of more than 2 GiB",
-    "maximum total string size": "an array of more than 2 GiB",
-    "out of range": "overflow",
-    "overflow": "overflow",
-    "could not convert": "a value cannot be converted",
-    "conversion error": "a value cannot be converted",
-    "cast_invalid_input": "a value cannot be converted",
+    "division by zero": ("division by zero", "divide by zero", "divide_by_zero"),
+    "out of memory": ("out of memory",),
+    "an array of more than 2 GiB": ("offset overflow", "binary array capacity", "maximum total string size"),
+    "overflow": ("out of range", "overflow"),
+    "a value cannot be converted": ("could not convert", "conversion error", "cast_invalid_input"),
 }
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")  # with which Spark begins its texts
 
 
 def cause_of(error: BaseException) -> str:
-    """The kind of the error, and why it came about as far as that is known."""
+    """The kind of the error, its cause if that is known, and the position in the code where it was raised, or met."""
     kind, text = type(error).__name__, str(error)
+    if isinstance(error, InvariantBroken):
+        kind = "internal error, please report it (InvariantBroken)"
     if isinstance(error, ViewKeeperError):
         return f"{kind}: {text.splitlines()[0][:_LETTERS_MAX]}"
-    told = known_cause(error)
-    condition = _CONDITION.match(text)
-    if told is None and condition:
-        told = condition[1]
-    place = _place(error)
-    return f"{kind}{f': {told}' if told else ''}{f' in {place}' if place else ''}"
+    cause = known_cause(error)
+    if cause is None and (condition := _CONDITION.match(text)):
+        cause = condition[1]
+    told = f"{kind}: {cause}" if cause else kind
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if "viewkeeper" in Path(one.filename).parts]
+    return f"{told} in {frames[-1].name} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else told
 
 
 def known_cause(error: BaseException) -> str | None:
     """Why, in words of ours."""
-    said = str(error).lower()
-    return next((words for phrase, words in _KNOWN.items() if phrase in said), None)
-
-
-def _place(error: BaseException) -> str | None:
-    """Where in the code it was raised, or met."""
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "viewkeeper" in Path(frame.filename).parts
-    ]
-    return f"{frames[-1].name} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else None
+    text = str(error).lower()
+    return next((cause for cause, phrases in _KNOWN.items() if any(phrase in text for phrase in phrases)), None)

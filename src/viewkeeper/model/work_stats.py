@@ -1,9 +1,8 @@
 """Work statistics: how much work an epoch, or a task of one, did, and what epochs of changes cost so far.
 
-In: counts of parts, and of committed epochs. Out: their total; and a sum by table that is kept in the store, for
-EXPLAIN and the cost model. Always: only what costs is counted: rows, records, bytes and CPU time; counted by the call,
-never by the row. Epochs that also brought rows of backfills are left out of the kept sum, so that work can be divided
-by changes; losing that sum harms nothing.
+In: counts of parts, and of committed epochs. Out: their total; and a sum by table that is kept in the store, for EXPLAIN
+and the cost model. Always: rows, records, bytes and CPU time are counted by the call, never by the row. The kept sum leaves
+out epochs with rows of backfills, so that work can be divided by changes; losing that sum harms nothing.
 """
 
 from __future__ import annotations
@@ -66,11 +65,10 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What was done for one table of a node: records read by key (`gets`) and in key order (`scanned`), written and deleted.
+    """Work for one table of a node: records read by key (`gets`) and in key order (`scanned`), written and deleted.
 
-    `bytes` are those of the keys and rows written. `inputs` are the events and contributions that reached the node,
-    counted at the node's own table. `grown` is the change of the table from the epoch before to this one: the same,
-    whatever an earlier run has written.
+    `bytes` are of the keys and rows written. `inputs` are the events and contributions that reached the node, counted at its
+    own table. `grown` is the table's change from the epoch before to this one, whatever an earlier run has written.
     """
 
     inputs: int = 0
@@ -94,8 +92,8 @@ class Work:
 class Counts:
     """How much work was done; all seconds are CPU time.
 
-    `get_seconds` and `put_seconds` are those that the store took of `apply_seconds`. `changes` are by base table, `tables`
-    by table of a node. `found`: how large tables were as of the epoch before, where all of their records were read.
+    `get_seconds` and `put_seconds` are the store's part of `apply_seconds`. `changes` are by base table, `tables` by table of
+    a node. `found`: how large tables were as of the epoch before, where all of their records were read.
     """
 
     rows_read: int = 0  # changes of the log, and rows of backfills
@@ -157,10 +155,12 @@ class WorkStats:
 
     def only(self, tables: Collection[int]) -> WorkStats:
         """Without tables that are gone."""
-        seen = {table: count for table, count in self.seen.items() if table in tables}
-        changes = {table: one for table, one in self.counts.changes.items() if table in tables}
-        work = {table: one for table, one in self.counts.tables.items() if table in tables}
-        return replace(self, seen=seen, counts=replace(self.counts, changes=changes, tables=work))
+
+        def kept(by_table: dict[int, Counted]) -> dict[int, Counted]:
+            return {table: one for table, one in by_table.items() if table in tables}
+
+        counts = replace(self.counts, changes=kept(self.counts.changes), tables=kept(self.counts.tables))
+        return replace(self, seen=kept(self.seen), counts=counts)
 
     def to_json(self) -> dict[str, object]:
         return {"format": _FORMAT} | fields_to_json(self)

@@ -1,9 +1,8 @@
 """γ: one record for each group, maintained from the contributions of rows (`docs/epochs.md`, "γ" and "γ min/max").
 
-In: deltas, then contributions to groups, to entries of PRE-AGGREGATIONs and to exact sums. Out: new rows of the groups'
-records, of the entries, of the view's records under HAVING and of the list of degraded groups. Always: contributions
-are a function of the multiset of rows (`contributions`, `grouping_kernel`), records a function of the versions below
-the epoch and of contributions; MIN and MAX are the ends of a prefix, never a scan of the group.
+In: deltas, then contributions to groups, entries of PRE-AGGREGATIONs and exact sums. Out: new rows of groups, of entries,
+of the view under HAVING and of the list of degraded groups. Always: contributions depend on the multiset of rows only,
+records on contributions and the versions below the epoch; MIN and MAX are the ends of a prefix, never a scan of the group.
 """
 
 from __future__ import annotations
@@ -19,23 +18,15 @@ from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_compact_rows, encode_rows
 from viewkeeper.operators import exact_sums
 from viewkeeper.operators.apply import AppliedChanges, Applier, FoundRecords, rows_where
-from viewkeeper.operators.contributions import (
-    combine,
-    contribute,
-    contribute_each,
-    first_contribution,
-    sides,
-    signed_contribution,
-)
+from viewkeeper.operators.contributions import combine, first_contribution
 from viewkeeper.operators.delta_rows import Delta
-from viewkeeper.operators.duck import as_type, run_row_by_row, run_sql
-from viewkeeper.operators.exact_sums import are_few
-from viewkeeper.operators.grouping_kernel import contribute_directly
+from viewkeeper.operators.duck import as_type, run_row_by_row
+from viewkeeper.operators.grouping_kernel import Readers, contribute
 from viewkeeper.operators.messages import GROUPS, Channel, Input
-from viewkeeper.operators.operator import EdgeOperator, attribute_errors_to
+from viewkeeper.operators.operator import EdgeOperator
 from viewkeeper.operators.pre_aggregation import apply_entries, nothing
 from viewkeeper.operators.udfs import compute
-from viewkeeper.plan.nodes import AggregateNode, Edge
+from viewkeeper.plan.nodes import AggregateNode
 
 
 def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]) -> AppliedChanges:
@@ -45,7 +36,11 @@ def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel,
     old = decode_rows(node.group_row, found.rows, range(known))
     kept = [exact_sums.add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
     for place in range(len(node.exact_sums)):
-        kept.append(_add_exact_sums(found, old[len(kept)], inputs.get(Channel("sums", place))))
+        was, part = old[len(kept)].fill_null(b""), inputs.get(Channel("sums", place))
+        if part is not None:
+            groups = pc.index_in(part["key"].combine_chunks(), value_set=found.input["key"].combine_chunks())
+            was = exact_sums.add_sums(was, np.asarray(groups), np.asarray(part["unit"]), part["m"].combine_chunks())
+        kept.append(was)
     facts = _facts(node, old[len(kept) :])
     for places in node.slots.values():
         channels = {slot: inputs.get(Channel("entries", place)) for slot, place in enumerate(places)}
@@ -75,27 +70,18 @@ def empty_row(node: AggregateNode) -> bytes | None:
     known = node.group_row[: len(node.state) + len(node.exact_sums) + len(node.facts)]
     kept = [pa.array([None if column.nullable else nothing(column)], column.type.arrow) for column in known]
     finished = _finish(node, kept, contribution["key"])
-    if node.having and not finished["shown"][0].as_py():
-        return None
-    if node.having:
-        return encode_rows(node.row, _values(node, finished), 1)[0].as_py()
-    return encode_compact_rows(node.row, kept + _values(node, finished), 1)[0].as_py()
+    if not node.having:
+        return encode_compact_rows(node.row, kept + _values(node, finished), 1)[0].as_py()
+    return encode_rows(node.row, _values(node, finished), 1)[0].as_py() if finished["shown"][0].as_py() else None
 
 
 def _facts(node: AggregateNode, old: Sequence[pa.Array]) -> list[Sequence[pa.Array]]:
-    """What groups have of each of the entries; of a new group nothing, where that is not NULL."""
+    """What groups keep of each of the entries; a new group has 0 or an empty sum where the column is not nullable."""
     left, found = iter(old), list[Sequence[pa.Array]]()
     for one in node.entries:
         columns = one.facts.named(0, one.values).values()
         found.append([next(left) if column.nullable else next(left).fill_null(nothing(column)) for column in columns])
     return found
-
-
-def _add_exact_sums(found: FoundRecords, was: pa.Array, part: pa.Table | None) -> pa.Array:
-    if part is None:
-        return was.fill_null(b"")
-    places = pc.index_in(part["key"].combine_chunks(), value_set=found.input["key"].combine_chunks())
-    return exact_sums.add_sums(was, np.asarray(places), np.asarray(part["unit"]), part["m"].combine_chunks())
 
 
 def _finish(node: AggregateNode, kept: list[pa.Array], keys: pa.ChunkedArray) -> pa.Table:
@@ -122,8 +108,11 @@ def _put_copy(applier: Applier, table: int, groups: FoundRecords, rows: pa.Array
 
 def _put_degraded(applier: Applier, table: int, groups: FoundRecords, failing: np.ndarray) -> None:
     """List the failing groups, and remove from the list those that no longer fail; mostly there are neither."""
-    partitions = np.unique(groups.versions.partitions).tolist()
-    if failing.any() or any(applier.store.has_records(partition, table) for partition in partitions):
+    listed = (
+        applier.store.scan_prefixes(partition, table, [b""], applier.epoch, rows_max=1)
+        for partition in np.unique(groups.versions.partitions).tolist()
+    )
+    if failing.any() or any(next(some, None) is not None for some in listed):
         _put_copy(applier, table, groups, rows_where(failing, encode_rows((), [], len(failing))))
 
 
@@ -144,29 +133,12 @@ def _live_groups(node: AggregateNode, kept: list[pa.Array]) -> np.ndarray:
 
 _FEW_ROWS = 10_000  # it is faster to move this many than to group them
 
-Readers = Sequence[tuple[AggregateNode, int]]
-
 
 class AggregateOperator(EdgeOperator[AggregateNode]):
     """Contributions to groups; nodes that read the same delta share what they can."""
 
     def read(self, readers: Readers, delta: Delta) -> Iterator[Input]:
-        """Where an edge's rows are read only once, the edge and the contributions are one query."""
-        served = contribute_directly([node for node, _ in readers], delta.relation)
-        for table, parts in served.items():
-            yield from (Input(table, *part) for part in parts)
-        left = [reader for reader in readers if reader[0].table not in served]
-        if are_few([delta.relation]):  # grouping would cost more than it saves
-            yield from self._read_each([reader for reader in left if _edge(reader).aside is None], delta)
-            yield from super().read([reader for reader in left if _edge(reader).aside is not None], delta)
-        else:
-            yield from self._read_sides([reader for reader in left if _has_one_reader(reader)], delta)
-            yield from super().read([reader for reader in left if not _has_one_reader(reader)], delta)
-
-    def input_of(self, node: AggregateNode, number: int, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
-        if are_few([rows]):
-            return contribute_each(node, run_sql(node.contribute_each, rows=rows))
-        return contribute(node, rows)
+        return contribute(readers, delta)
 
     def pre_combine(self, node: AggregateNode, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
         if channel.kind == "aside":
@@ -178,38 +150,11 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
     def combine(self, node: AggregateNode, channel: Channel, tables: Sequence[pa.Table], partitions: int) -> pa.Table:
         if channel.kind == "aside":
             return super().combine(node, channel, tables, partitions)
-        if channel.kind == "entries":
-            return pa.concat_tables(tables)  # they are added up where blocks are changed
-        return combine(node, channel, tables)
+        # changes of entries are added up where blocks are changed
+        return pa.concat_tables(tables) if channel.kind == "entries" else combine(node, channel, tables)
 
     def apply(
         self, applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]
     ) -> Iterator[AppliedChanges]:
         if GROUPS in inputs:
             yield apply_groups(applier, node, inputs)
-
-    def _read_each(self, readers: Readers, delta: Delta) -> Iterator[Input]:
-        """The contribution of each row by itself."""
-        for node, number in readers:
-            with attribute_errors_to(node.table):
-                sql = f"WITH rows AS ({node.edges[number].rows}) {node.contribute_each}"
-                for channel, rows in contribute_each(node, run_sql(sql, delta=delta.relation)):
-                    yield Input(node.table, channel, rows)
-
-    def _read_sides(self, readers: Readers, delta: Delta) -> Iterator[Input]:
-        """The contributions of inserted rows, then those of deleted ones."""
-        for sign, side in sides(delta.relation) if readers else ():
-            for node, number in readers:
-                with attribute_errors_to(node.table):
-                    sql = f"WITH rows AS ({node.edges[number].rows}) {node.contribute}"
-                    yield Input(node.table, GROUPS, signed_contribution(node, run_sql(sql, delta=side), sign))
-
-
-def _edge(reader: tuple[AggregateNode, int]) -> Edge:
-    node, number = reader
-    return node.edges[number]
-
-
-def _has_one_reader(reader: tuple[AggregateNode, int]) -> bool:
-    """Whether the rows that pass are read only once: then DuckDB need not return them."""
-    return _edge(reader).aside is None and not reader[0].entries and not reader[0].exact_sums

@@ -1,15 +1,15 @@
 """Apply: the only way a view program writes records (`docs/epochs.md`, section 1).
 
 In: for one manager and one epoch, keys and their new rows. Out: versions in the store, one transaction for each
-partition; and counts of what the store was asked for, by table. Always: a program computes from the version below the
-epoch, whether or not the epoch has written the record before; a record already written at the epoch must hold exactly
-the computed row, because a view program is a function of its inputs (R6, R7). Work is counted by the call, never by the
-row.
+partition; counts of the store's work, by table. Always: a program computes from the version below the epoch, also where
+an earlier run of the epoch wrote the record; what it wrote must be exactly the computed row, because a view program is a
+function of its inputs (R6, R7). Work is counted by the call, never by the row.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,20 +30,20 @@ from viewkeeper.settings import WorkSettings
 
 
 class MeasuredTables:
-    """The part of `VersionedTables` that view programs use."""
+    """The part of `VersionedTables` that view programs use; counts the work by table."""
 
     def __init__(self, store: VersionedTables) -> None:
         self._store = store
         self.partitions = store.partitions
-        self._found: dict[int, dict[str, int]] = {}
-        self._grown: dict[int, Size] = {}
+        self._found: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self._grown: defaultdict[int, Size] = defaultdict(Size)
         self._get_seconds = self._put_seconds = 0.0
 
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
         started = time.thread_time()
         found = self._store.read_versions(table, keys, partitions, epoch)
         self._get_seconds += time.thread_time() - started
-        self._add(table, gets=len(keys))
+        self._found[table].update(gets=len(keys))
         return found
 
     def scan_prefixes(
@@ -52,43 +52,33 @@ class MeasuredTables:
         started = time.thread_time()
         for batch in self._store.scan_prefixes(partition, table, prefixes, epoch, rows_max=rows_max):
             self._get_seconds += time.thread_time() - started
-            self._add(table, scanned=len(batch))
+            self._found[table].update(scanned=len(batch))
             yield batch
             started = time.thread_time()
         self._get_seconds += time.thread_time() - started
 
-    def has_records(self, partition: int, table: int) -> bool:
-        return self._store.has_records(partition, table)
-
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         for write in writes:
             gone = write.rows.null_count
-            self._add(write.table, puts=len(write.rows) - gone, deletes=gone, bytes=_bytes(write))
+            self._found[write.table].update(puts=len(write.rows) - gone, deletes=gone, bytes=_bytes(write))
         started = time.thread_time()
         self._store.write_versions(writes, epoch)
         self._put_seconds += time.thread_time() - started
 
     def add_change(self, table: int, keys: pa.Array, before: pa.Array, after: pa.Array) -> None:
-        """How rows under these keys, as of the epoch before, become those of this epoch; NULL: there is no record."""
-        grown = self._grown.get(table, Size())
-        self._grown[table] = grown.plus(size_of(keys, after)).plus(_negative(size_of(keys, before)))
+        """Count how rows under these keys changed in size from the epoch before to this one; NULL: there is no record."""
+        was, now = size_of(keys, before), size_of(keys, after)
+        self._grown[table] = self._grown[table].plus(Size(now.records - was.records, now.bytes - was.bytes))
 
     def add_input(self, table: int, rows: int) -> None:
-        """Rows that reached the node whose own table this is."""
-        self._add(table, inputs=rows)
+        """Count rows that reached the node whose own table this is."""
+        self._found[table].update(inputs=rows)
 
     @property
     def counts(self) -> Counts:
-        tables = {
-            table: Work(**self._found.get(table, {}), grown=self._grown.get(table, Size()))
-            for table in self._found.keys() | self._grown.keys()
-        }
+        known = self._found.keys() | self._grown.keys()
+        tables = {table: Work(**self._found[table], grown=self._grown[table]) for table in known}
         return Counts(get_seconds=self._get_seconds, put_seconds=self._put_seconds, tables=tables)
-
-    def _add(self, table: int, **counts: int) -> None:
-        found = self._found.setdefault(table, {})
-        for name, count in counts.items():
-            found[name] = found.get(name, 0) + count
 
 
 def size_of(keys: pa.Array, rows: pa.Array) -> Size:
@@ -100,12 +90,7 @@ def size_of(keys: pa.Array, rows: pa.Array) -> Size:
     return Size(there, sum(pc.sum(pc.binary_length(part)).as_py() for part in (keys, rows)))
 
 
-def _negative(size: Size) -> Size:
-    return Size(-size.records, -size.bytes)
-
-
 def _bytes(write: VersionWrite) -> int:
-    """The bytes of the keys and rows that are written."""
     if not len(write.chosen):
         return 0
     keys, rows = VarBinary.from_arrow(write.found.keys), VarBinary.from_arrow(write.rows)
@@ -131,24 +116,17 @@ class FoundRecords:
 
 @dataclass(frozen=True, slots=True)
 class AppliedChanges:
-    """Records before and after."""
-
     found: FoundRecords
     before: pa.Array
     after: pa.Array
 
     def table(self) -> tuple[pa.Table, np.ndarray]:
         """Those that differ, as (position, key, before, after), and their partitions."""
-        found = self.found
         changed = np.flatnonzero(differs(self.before, self.after))
-        chosen = pa.array(changed)
-        columns = {
-            "position": pa.array(np.arange(len(changed))),
-            "key": found.input["key"].combine_chunks().take(chosen),
-            "before": self.before.take(chosen),
-            "after": self.after.take(chosen),
-        }
-        return pa.table(columns), np.asarray(found.versions.partitions)[changed]
+        columns = {"key": self.found.input["key"].combine_chunks(), "before": self.before, "after": self.after}
+        taken = {name: column.take(pa.array(changed)) for name, column in columns.items()}
+        positions = pa.array(np.arange(len(changed)))
+        return pa.table({"position": positions} | taken), np.asarray(self.found.versions.partitions)[changed]
 
 
 class Applier:
@@ -157,8 +135,7 @@ class Applier:
     def __init__(self, store: VersionedTables, owned: Sequence[bool], epoch: Inflight, settings: WorkSettings) -> None:
         failpoint("apply.start")
         self.store = MeasuredTables(store)
-        self.epoch = epoch
-        self.settings = settings
+        self.epoch, self.settings = epoch, settings
         self._owned = np.asarray(owned)  # of all shards, those of the manager (`coordinator.view_managers`)
         self._writes: list[VersionWrite] = []
 
@@ -181,9 +158,8 @@ class Applier:
         table, versions = found.table, found.versions
         again = pa.array(np.flatnonzero(versions.applied))
         if len(again) and differs(versions.now.take(again), rows.take(again)).any():
-            raise InvariantBroken(
-                f"epoch {self.epoch.epoch} computed another row for table {table} than it wrote before"
-            )
+            epoch = self.epoch.epoch
+            raise InvariantBroken(f"epoch {epoch} computed another row for table {table} than it wrote before")
         chosen = np.flatnonzero(differs(versions.rows, rows) & ~versions.applied)
         written = rows if len(chosen) == len(rows) else rows.take(pa.array(chosen))
         self._writes.append(VersionWrite(table, versions, chosen, written))
@@ -205,7 +181,6 @@ class Applier:
         return old, new
 
     def write(self) -> None:
-        """Store what was put."""
         failpoint("apply.computed")
         self.store.write_versions(self._writes, self.epoch)
         failpoint("apply.written")

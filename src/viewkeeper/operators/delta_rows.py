@@ -1,20 +1,15 @@
-"""Delta rows: rows of a source before and after changes, as a relation that a plan's SQL reads, and what its edges let
-pass.
+"""Delta rows: rows of a source before and after changes as a relation, and the rows of it that pass an edge.
 
-In: key bytes and row bytes of a base table, or the output of a node. Out: an Arrow table with the columns `c0`, `c1`, …
-that are wanted, `sign` (1: the row was inserted, -1: it was deleted) and `ord`, the order of the delta rows in time;
-the rows that the SQL of an edge selects from it, in any order. Always: only wanted columns are decoded, an absent delta
-row is not a row of the relation, and no two delta rows of a relation have the same `ord`. Arrow does what DuckDB would
-do where an edge only names columns, or leaves out rows without a value.
+In: key bytes and row bytes of a base table, or the output of a node. Out: an Arrow table with the wanted columns `c0`,
+`c1`, …, `sign` (1: the row was inserted, -1: it was deleted) and `ord`, the order of the delta rows in time; the rows
+that an edge selects from it, in any order. Always: only wanted columns are decoded; an absent row is not in the relation;
+no two rows have the same `ord`. Where an edge only moves columns, Arrow does the work of DuckDB.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,28 +18,19 @@ import pyarrow.compute as pc
 from viewkeeper.model.keybatches import decode_keys, encode_keys, hashes_of_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.varbinary import flat
 from viewkeeper.operators.duck import as_type, run_sql
 from viewkeeper.plan.nodes import Edge
 
-_NAMED = re.compile(r"\b(\w+) AS (\w+)")
-_NAMES = re.compile(r"SELECT ord, sign((?:, \w+ AS \w+)*) FROM (delta|\(.*\))")
-_PRESENT = re.compile(r"SELECT \* FROM \((.*)\) WHERE (\w+ IS NOT NULL(?: AND \w+ IS NOT NULL)*)")
 
-
-class _Moves(NamedTuple):
-    """The delta's column behind each column of the result, and the columns that must have a value."""
-
-    columns: dict[str, str]
-    present: tuple[str, ...]
-
-
-def run_edge(sql: str, delta: pa.Table) -> pa.Table:
-    """The rows that the SQL of an edge selects from `delta`."""
-    moves = _moves(sql)
-    if moves is None:
-        return run_sql(sql, delta=delta)
-    rows = pa.table([delta[old] for old in moves.columns.values()], names=list(moves.columns))
-    absent = [np.asarray(delta[old].is_null()) for old in moves.present if delta[old].null_count]
+def run_edge(edge: Edge, delta: pa.Table) -> pa.Table:
+    if edge.rows is not None:
+        return run_sql(edge.rows, delta=delta)
+    if edge.moves is None:
+        return delta
+    names = {"ord": "ord", "sign": "sign"} | dict(edge.moves.columns)
+    rows = pa.table([delta[old] for old in names.values()], names=list(names))
+    absent = [np.asarray(delta[old].is_null()) for old in edge.moves.present if delta[old].null_count]
     return rows.filter(pa.array(~np.logical_or.reduce(absent))) if absent else rows
 
 
@@ -57,37 +43,13 @@ def by_sign(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.filter(pa.array(is_inserted)), rows.filter(pa.array(~is_inserted))
 
 
-@lru_cache(maxsize=1024)
-def _moves(sql: str) -> _Moves | None:
-    """What a SELECT does that only moves columns; None for any other."""
-    if found := _PRESENT.fullmatch(sql):
-        below = _moves(found[1])
-        names = re.findall(r"(\w+) IS", found[2])
-        if below is None or not below.columns.keys() >= set(names):
-            return None
-        return below._replace(present=(*below.present, *(below.columns[name] for name in names)))
-    if not (found := _NAMES.fullmatch(sql)):
-        return None
-    named = [("ord", "ord"), ("sign", "sign"), *_NAMED.findall(found[1])]
-    if found[2] == "delta":
-        known = all(re.fullmatch(r"c\d+", old) for old, _ in named[2:])
-        return _Moves({new: old for old, new in named}, ()) if known else None
-    below = _moves(found[2][1:-1])
-    if below is None or not below.columns.keys() >= {old for old, _ in named}:
-        return None
-    return below._replace(columns={new: below.columns[old] for old, new in named})
-
-
 _BEFORE_ALL = -(1 << 62)  # rows of a backfill come before every change
 _AFTER_ALL_DELETED = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Inserted and deleted rows: the relation, and the row key of each of its rows.
-
-    A row changed twice appears twice with each sign. Inserted rows come before deleted ones.
-    """
+    """Inserted rows, then deleted ones, with their row keys; a row changed twice appears twice with each sign."""
 
     relation: pa.Table
     key_columns: Sequence[Column]
@@ -96,25 +58,27 @@ class Delta:
     def passing(self, edge: Edge) -> tuple[pa.Table, pa.Table | None]:
         """The rows that pass an edge; and, if its expressions fail on any, the events that set those aside.
 
-        A row that no longer fails after a change leaves the list in the same epoch (`architecture.md`, section 4).
+        A row that no longer fails leaves the list in the same epoch (`architecture.md`, section 4).
         """
-        rows = run_edge(edge.rows, self.relation)
+        rows = run_edge(edge, self.relation)
         if edge.aside is None or not len(failing := rows.filter(rows["fails"])):
             return rows, None
+        return rows.filter(pc.invert(rows["fails"])), self.failure_events(failing)
+
+    def failure_events(self, failing: pa.Table) -> pa.Table:
+        """The events (key, hash, ord, row) that set rows (`ord`, `sign`) aside."""
         keys = self.keys_at(np.asarray(failing["ord"]))
         hashes = pa.array(hashes_of_keys(self.key_columns, keys))
         inserted = pa.array(np.asarray(failing["sign"]) > 0)
         states = pc.if_else(inserted, encode_rows((), [], len(keys)), pa.scalar(None, pa.binary()))
-        events = pa.table({"key": keys, "hash": hashes, "ord": failing["ord"], "row": states})
-        return rows.filter(pc.invert(rows["fails"])), events
+        return pa.table({"key": keys, "hash": hashes, "ord": failing["ord"], "row": states})
 
     def keys_at(self, order: np.ndarray) -> pa.Array:
         """The row keys of the delta rows with the given `ord`."""
         known = np.asarray(self.relation["ord"])
         by_order = np.argsort(known)
         places = by_order[np.searchsorted(known, order, sorter=by_order)]
-        keys = self.keys().take(pa.array(places))
-        return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        return flat(self.keys().take(pa.array(places)))
 
 
 def delta_of_changes(
@@ -127,12 +91,12 @@ def delta_of_changes(
     pieces = [changes.slice(start, rows_max) for start in range(0, len(changes), rows_max)]
     inserted = [_present(schema, piece["key"], piece["after"], _order(piece) + 1, 1, wanted) for piece in pieces]
     deleted = [_present(schema, piece["key"], piece["before"], _order(piece), -1, wanted) for piece in pieces]
-    keys = pa.chunked_array([chunk for _, keys in (*inserted, *deleted) for chunk in _chunks(keys)], pa.binary())
+    keys = pa.concat_tables([pa.table({"key": keys}) for _, keys in (*inserted, *deleted)])["key"]
     return Delta(pa.concat_tables([side for side, _ in (*inserted, *deleted)]), schema.key_columns, lambda: keys)
 
 
 def delta_of_rows(schema: TableSchema, rows: pa.RecordBatch, wanted: Sequence[int]) -> Delta:
-    """Rows that existed before: a backfill inserts them and deletes nothing."""
+    """The delta of rows that existed before: a backfill inserts them and deletes nothing."""
     order = np.arange(len(rows)) + _BEFORE_ALL
     relation, keys = _present(schema, rows["key"], rows["row"], order, 1, wanted)
     return Delta(relation, schema.key_columns, lambda: keys)
@@ -146,10 +110,9 @@ def delta_of_output(
     *,
     counts: tuple[int, int],
 ) -> Delta:
-    """A node's output, by position: rows inserted and rows deleted, and how many, because they may have no columns.
+    """The delta of a node's output: columns by position, and the counts of inserted and deleted rows, which may have none.
 
-    Every inserted row is later than all deleted ones, whichever manager emits it: when a row moves from one manager to
-    another, the new row is the last.
+    Every inserted row is later than all deleted ones, so that of a row that moves between managers the new one is last.
     """
     sides = []
     for arrays, count, sign, start in ((inserted, counts[0], 1, _AFTER_ALL_DELETED), (deleted, counts[1], -1, 0)):
@@ -189,7 +152,3 @@ def _present(
         found |= zip(schema.key, decode_keys(schema.key_columns, keys), strict=True)
     arrays = {"ord": pa.array(order), "sign": pa.array(np.full(len(order), sign, np.int32))}
     return pa.table(arrays | {f"c{at}": found[name] for at, name in zip(wanted, names, strict=True)}), keys
-
-
-def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    return array.chunks if isinstance(array, pa.ChunkedArray) else [array]

@@ -1,10 +1,9 @@
 """DuckDB inside a view manager: vectorized SQL over Arrow, one thread, no way out to files or network.
 
 In: SQL that ViewKeeper generated, and the Arrow tables it reads by name. Out: an Arrow table. Always: one connection for
-each thread. Rows come in no order: DuckDB holds small chunks back behind a join, which it also makes of a long IN. For few
-rows planning is what costs, so their statements are planned once and stay. Connections that nobody uses at that moment are
-closed before a fork, because a child can neither use nor free them, and at the end of the interpreter, where DuckDB would
-tell of each as a leak.
+each thread. Rows come in no order: DuckDB delays small chunks after a join, which it also makes of a long IN. For few rows
+planning costs most, so their statements stay planned. Idle connections are closed before a fork, because a child can
+neither use nor free them, and at the end of the interpreter, where DuckDB would report each as a leak.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def connect(
 def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     """The result of `sql`, which reads the given relations by name.
 
-    A relation of many rows stays registered until another takes its name or `forget_relations` is called: twenty views
-    that read the same delta rows have DuckDB look at them once.
+    One of many rows stays registered until another takes its name or `forget_relations` is called, so that twenty views
+    that read it register it once.
     """
     with _own() as own:
         if sum(map(len, relations.values())) <= FEW_ROWS:
@@ -57,10 +56,7 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
 
 
 def run_row_by_row(sql: str, **relation: pa.Table) -> pa.Table:
-    """The result of a SELECT that has a row for each row of one relation, in the order of that relation.
-
-    The relation has a column `ord`, whose numbers differ. By these the rows of the result are put in order.
-    """
+    """The result of a SELECT that has a row for each row of one relation, in its order, by its column `ord` without ties."""
     (rows,) = relation.values()
     found = run_sql(f"SELECT ord AS row_ord, {sql.removeprefix('SELECT ')}", **relation)
     wanted, order = np.asarray(rows["ord"]), np.asarray(found["row_ord"])
@@ -85,28 +81,25 @@ def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | 
 class _Session:
     """A connection, and its registered relations."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
+        self.connection = connect()
         self._known: dict[str, pa.Table | pa.RecordBatch] = {}
 
     def reading(self, relations: Mapping[str, pa.Table | pa.RecordBatch]) -> duckdb.DuckDBPyConnection:
         for name, relation in relations.items():
             if self._known.get(name) is not relation:
-                self._connection.register(name, relation)
+                self.connection.register(name, relation)
                 self._known[name] = relation
-        return self._connection
+        return self.connection
 
     def forget(self) -> None:
         for name in self._known:
-            self._connection.unregister(name)
+            self.connection.unregister(name)
         self._known = {}
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 class _Fed:
-    """A relation whose rows are others each time that a statement runs, of one schema."""
+    """A relation of one schema, whose rows are replaced each time that a statement runs."""
 
     def __init__(self, rows: pa.Table | pa.RecordBatch) -> None:
         self.rows: pa.Table | pa.RecordBatch | None = rows
@@ -123,8 +116,7 @@ class _Fed:
 class _Statements:
     """Statements over few rows: planned at first use, without the optimizer, and kept with a cursor each.
 
-    A cursor of its own, because a name means another schema in another statement, and a new meaning has all plans of a
-    cursor made again.
+    With one cursor for all, a relation of another schema under a known name would have DuckDB plan all of them again.
     """
 
     def __init__(self) -> None:
@@ -167,18 +159,11 @@ class _Own:
     """A thread's connections: with DuckDB's optimizer, and for few rows without."""
 
     def __init__(self) -> None:
-        self.planned = _Session(connect())
+        self.planned = _Session()
         self.statements = _Statements()
         self.is_closed = False
         self.use = threading.Lock()  # held while it is used
         _ALL.add(self)
-
-    def close_if_idle(self) -> None:
-        if self.use.acquire(blocking=False):
-            with closing(self.planned), closing(self.statements):
-                self.is_closed = True
-                _ALL.discard(self)
-            self.use.release()
 
 
 _ALL: WeakSet[_Own] = WeakSet()  # those that are open
@@ -202,7 +187,11 @@ def _own() -> Iterator[_Own]:
 def _close_idle() -> None:
     """Close what no thread uses, and keep the rest from being freed, which ends a process that is ending or was forked."""
     for own in list(_ALL):
-        own.close_if_idle()
+        if own.use.acquire(blocking=False):
+            with closing(own.planned.connection), closing(own.statements):
+                own.is_closed = True
+                _ALL.discard(own)
+            own.use.release()
     _KEPT.extend(_ALL)
 
 

@@ -1,11 +1,9 @@
-"""Exact sums: of integers in 64 or 128 bits; of DOUBLE by mantissas, binned by exponent, in 128 bits (`docs/epochs.md`,
-R7).
+"""Exact sums: of integers in 64 or 128 bits; of DOUBLE by mantissas, binned by exponent, in 128 bits (R7).
 
-In: integers, doubles or stored sums; tables whose rows are added up by key. Out: sums; of DOUBLE for each group a
-canonical value of bytes, and the double nearest to the exact sum; one row for each key. Always: a function of the
-multiset of what was added and subtracted; a sum that leaves its bits stops the epoch instead of wrapping around; NaN
-and the infinities are counted, so that subtracting the last one restores the finite sum. Few rows are added up in
-Python, numbers of up to 64 bits in numpy, all others in DuckDB, to the same result.
+In: integers, doubles or stored sums; tables whose rows are added up by key. Out: sums; of DOUBLE for each group canonical
+bytes, and the double nearest to the exact sum; one row for each key. Always: a function of the multiset of what was added
+and subtracted; a sum that leaves its bits stops the epoch instead of wrapping around; NaN and the infinities are counted,
+so that subtracting the last one restores the finite sum. Numbers of more than 64 bits are added up by their quarters.
 
 A finite double is `mantissa · 2^(unit − 1074)`; `unit` is 0 to 2045. A stored sum is a list of (bin u16, 128-bit sum),
 a bin holding the 32 units from 32 · bin on; the three bins after those of the units count NaN, +∞ and −∞.
@@ -22,14 +20,12 @@ import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keybatches import order_of_keys
-from viewkeeper.model.varbinary import VarBinary
-from viewkeeper.operators.duck import FEW_ROWS, as_type, run_sql
+from viewkeeper.model.varbinary import VarBinary, flat, offsets_of
 
 WIDE = pa.decimal128(38, 0)
 
 
 def limbs_of(array: pa.Array) -> np.ndarray:
-    """The low and the high 64 bits of each number."""
     words = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset : 2 * (array.offset + len(array))]
     limbs = words.reshape(-1, 2)
     if array.null_count:
@@ -53,101 +49,83 @@ def widened(numbers: np.ndarray) -> pa.Array:
     return of_limbs(np.stack([numbers, numbers >> 63], axis=1).view(np.uint64))
 
 
-def are_few(tables: Sequence[pa.Table]) -> bool:
-    return sum(map(len, tables)) <= FEW_ROWS
+def whole_of(column: pa.Array) -> np.ndarray:
+    """Integers, or decimals without their point, in 64 bits; in limbs unless all fit. NULL is 0."""
+    if not pa.types.is_decimal(column.type):
+        return np.asarray(column.fill_null(0)).astype(np.int64)
+    numbers = narrow(column)
+    return limbs_of(column) if numbers is None else numbers
+
+
+_LOW = (1 << 32) - 1
+_ROWS_AT_ONCE = 1 << 20  # whose quarters, added up as doubles, are not rounded
+
+
+def quarters_of(numbers: np.ndarray) -> np.ndarray:
+    """Numbers, or their limbs, as four columns of 32 bits, the last with the sign; 2^31 of them can be added up."""
+    if numbers.ndim == 1:
+        numbers = np.stack([numbers, numbers >> 63], axis=1)
+    low, high = numbers.view(np.int64).T
+    return np.stack([low & _LOW, (low >> 32) & _LOW, high & _LOW, high >> 32], axis=1)
+
+
+def of_quarters(sums: np.ndarray) -> pa.Array:
+    """The numbers whose quarters these are, or add up to these, in 128 bits."""
+    sums = sums.copy()
+    for place in range(3):
+        sums[:, place + 1] += sums[:, place] >> 32
+        sums[:, place] &= _LOW
+    if (np.abs(sums[:, 3] + 0.5) > 1 << 31).any():
+        raise InvariantBroken("a sum does not fit 128 bits")
+    return of_limbs((sums[:, ::2] | sums[:, 1::2] << 32).view(np.uint64))
 
 
 def consolidate(
-    tables: Sequence[pa.Table], by: Sequence[str], sums: Sequence[str], *, factor: str = "", keep_zeros: bool = False
+    tables: Sequence[pa.Table], sums: Sequence[str], *, within: str = "", keep_zeros: bool = False
 ) -> pa.Table:
-    """For each value of the columns `by`, in their order, the sum of each of `sums`, times `factor` where one is named.
+    """For each `key`, and each value of the column `within`, the sum of each of `sums`, in their order.
 
-    A factor is 1 afterwards. Other columns are taken from one of the key's rows. Without `keep_zeros`, rows whose sums
-    are all 0 are left out.
+    Other columns are taken from one of the rows. Without `keep_zeros`, rows whose sums are all 0 are left out.
     """
-    rows = pa.concat_tables(tables)
-    added = (_in_python if are_few(tables) else _in_numpy)(rows, by, sums, factor, keep_zeros=keep_zeros)
-    if added is None:
-        added = _in_duckdb(rows, by, sums, factor, keep_zeros=keep_zeros)
-    if factor:
-        ones = pa.array(np.ones(len(added)), rows.schema.field(factor).type)
-        added = added.set_column(rows.column_names.index(factor), factor, ones)
-    return added
-
-
-def _in_numpy(
-    rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool
-) -> pa.Table | None:
-    """By a key alone, with factors 1 and -1; None where that is not so, or a sum could have more than 64 bits."""
-    times = np.asarray(rows[factor]).astype(np.int64) if factor else np.ones(1, np.int64)
-    if list(by) != ["key"] or (abs(times) != 1).any():
-        return None
-    order, starts = order_of_keys(rows["key"].combine_chunks(), groups=np.zeros(len(rows), np.int64))
-    added = rows.take(pa.array(order[starts]))
-    if keep_zeros and len(starts) == len(rows) and (times == 1).all():
-        return added  # nothing is to be added up
-    is_kept = np.full(len(starts), keep_zeros)
-    for name in sums:
-        column = rows[name].combine_chunks()
-        numbers = narrow(column) if column.type == WIDE else np.asarray(column.fill_null(0))
-        if numbers is None or max(int(numbers.max()), -int(numbers.min())) * len(rows) >= 1 << 63:
-            return None
-        totals = np.add.reduceat((numbers * times)[order], starts)
-        is_kept |= totals != 0
-        total = widened(totals) if column.type == WIDE else pa.array(totals, column.type)
+    rows = pa.concat_tables(tables).combine_chunks()
+    groups = np.asarray(rows[within]).astype(np.int64) if within else np.zeros(len(rows), np.int64)
+    order, starts = order_of_keys(rows["key"].combine_chunks(), groups=groups)
+    if keep_zeros and len(starts) == len(rows):
+        return rows.take(pa.array(order))  # nothing is to be added up
+    added, is_kept = rows.take(pa.array(order[starts])), np.full(len(starts), keep_zeros)
+    for name in sums if len(rows) else ():
+        kind = rows.schema.field(name).type
+        total = _sums_of_runs(whole_of(rows[name].combine_chunks()), order, starts, kind)
+        is_kept |= np.asarray(pc.not_equal(total, pa.scalar(0, kind)))
         added = added.set_column(rows.column_names.index(name), name, total)
-    return added.filter(pa.array(is_kept))
+    return added if keep_zeros else added.filter(pa.array(is_kept))
 
 
-def _in_duckdb(rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool) -> pa.Table:
-    columns = {name: name if name in by else f"any_value({name})" for name in rows.column_names}
-    for name in sums:
-        kind = "BIGINT" if pa.types.is_integer(rows.schema.field(name).type) else "HUGEINT"
-        times = f"CAST({factor} AS {kind}) * " if factor else ""
-        columns[name] = f"CAST(sum({times}CAST({name} AS {kind})) AS {kind})"
-    selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    having = "" if keep_zeros else f" HAVING {' OR '.join(f'{columns[name]} <> 0' for name in sums)}"
-    keys = ", ".join(by)
-    added = run_sql(f"SELECT {selected} FROM parts GROUP BY {keys}{having} ORDER BY {keys}", parts=rows)
-    return pa.table([as_type(added[field.name], field.type) for field in rows.schema], schema=rows.schema)
-
-
-def _in_python(rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool) -> pa.Table:
-    columns = {name: rows[name].to_pylist() for name in rows.column_names}
-    factors = map(int, columns[factor]) if factor else [1] * len(rows)
-    keys = list(zip(*(columns[name] for name in by), strict=True))
-    first: dict[tuple, int] = {}
-    totals: dict[str, dict[tuple, int]] = {name: {} for name in sums}
-    for row, (key, times) in enumerate(zip(keys, factors, strict=True)):
-        first.setdefault(key, row)
-        for name, total in totals.items():
-            total[key] = total.get(key, 0) + times * int(columns[name][row])
-    chosen = [key for key in sorted(first) if keep_zeros or any(total[key] for total in totals.values())]
-    places = [first[key] for key in chosen]
-    for name in rows.column_names:
-        values = columns[name]
-        columns[name] = [totals[name][key] for key in chosen] if name in totals else [values[place] for place in places]
-    return pa.table(columns, schema=rows.schema)
+def _sums_of_runs(numbers: np.ndarray, order: np.ndarray, starts: np.ndarray, kind: pa.DataType) -> pa.Array:
+    if numbers.ndim == 1 and max(int(numbers.max()), -int(numbers.min())) * len(numbers) < 1 << 63:
+        totals = np.add.reduceat(numbers[order], starts)
+        return widened(totals) if kind == WIDE else pa.array(totals, kind)
+    found = of_quarters(np.add.reduceat(quarters_of(numbers)[order], starts))
+    return found if kind == WIDE else found.cast(kind)
 
 
 _BIN_UNITS = 32
 _NAN, _PLUS, _MINUS = 64, 65, 66
+_BINS = 256  # more than there are
 _LEAST = 1074  # the smallest subnormal is 2^-1074
 _ENTRY = np.dtype([("bin", "<u2"), ("low", "<u8"), ("high", "<i8")])
-_LOW = (1 << 32) - 1
 
 
 def add_exactly(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> pa.Array:
     """left + right of the same type, where NULL counts as 0."""
-    if isinstance(right, pa.ChunkedArray):
-        right = right.combine_chunks()
+    right = flat(right)
     if pa.types.is_integer(left.type):
         return pc.add_checked(left.fill_null(0), right.fill_null(0))
     a, b = limbs_of(left), limbs_of(right)
     low = a[:, 0] + b[:, 0]
     high = a[:, 1] + b[:, 1] + (low < a[:, 0])
-    signs = [limbs[:, 1] >> np.uint64(63) for limbs in (a, b)]
-    if ((signs[0] == signs[1]) & (signs[0] != high >> np.uint64(63))).any():
+    first, second, added = (words >> np.uint64(63) for words in (a[:, 1], b[:, 1], high))  # signs
+    if ((first == second) & (first != added)).any():
         raise InvariantBroken("a sum does not fit 128 bits")
     return of_limbs(np.stack([low, high], axis=1))
 
@@ -159,15 +137,17 @@ def are_exact(values: np.ndarray) -> bool:
 
 def sum_exact(places: np.ndarray, doubles: np.ndarray, count: int) -> pa.Array:
     """The sum at each of `count` places, of doubles that are exact, in 128 bits."""
-    sums = np.bincount(places, doubles, count).astype(np.int64)
-    return widened(sums)
+    return widened(np.bincount(places, doubles, count).astype(np.int64))
 
 
-def sum_any(places: np.ndarray, signs: np.ndarray, values: np.ndarray, count: int) -> pa.Array:
-    """The sum at each of `count` places, of any 64-bit integers times 1, 0 or -1, in 128 bits."""
-    halves = (values & _LOW, values >> 32)  # of so few bits that two million of them are no double that is rounded
-    low, high = (np.bincount(places, half * signs, count).astype(np.int64).tolist() for half in halves)
-    return pa.array([(above << 32) + below for below, above in zip(low, high, strict=True)], WIDE)
+def sum_any(places: np.ndarray, signs: np.ndarray, numbers: np.ndarray, count: int) -> pa.Array:
+    """The sum at each of `count` places, of any numbers, or limbs of numbers, times 1, 0 or -1, in 128 bits."""
+    sums = np.zeros((count, 4), np.int64)
+    for start in range(0, len(places), _ROWS_AT_ONCE):
+        some = slice(start, start + _ROWS_AT_ONCE)
+        for quarter, values in enumerate(quarters_of(numbers[some]).T):
+            sums[:, quarter] += np.bincount(places[some], values * signs[some], count).astype(np.int64)
+    return of_quarters(sums)
 
 
 def split(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -204,18 +184,27 @@ SPLITS: dict[str, Callable[[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]] =
 def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Array) -> pa.Array:
     """The stored sums (NULL: none) with `sums` of `units` added to the groups at the given indexes."""
     old_groups, old_bins, old_sums = _read(kept)
-    parts = pa.table(
-        {
-            "place": pa.array(np.concatenate([old_groups, groups.astype(np.int64)])),
-            "bin": pa.array(np.concatenate([old_bins, units // _BIN_UNITS]).astype(np.int32)),
-            "factor": pa.array(
-                np.concatenate([np.ones(len(old_bins), np.int64), np.int64(1) << (units % _BIN_UNITS).astype(np.int64)])
-            ),
-            "total": pa.concat_arrays([old_sums, sums.cast(WIDE)]),
-        }
-    )
-    added = consolidate([parts], ["place", "bin"], ["total"], factor="factor")
-    return _write(len(kept), np.asarray(added["place"]), np.asarray(added["bin"]), added["total"].combine_chunks())
+    bins = np.concatenate([old_bins, units.astype(np.int64) // _BIN_UNITS])
+    codes = np.concatenate([old_groups, groups.astype(np.int64)]) * _BINS + bins
+    if not len(codes):
+        return kept.fill_null(b"")
+    quarters = quarters_of(np.concatenate([limbs_of(old_sums), limbs_of(sums.cast(WIDE))]))
+    quarters[len(old_bins) :] = _shifted(quarters[len(old_bins) :], units.astype(np.int64) % _BIN_UNITS)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    totals = of_quarters(np.add.reduceat(quarters[order], starts))
+    is_kept = np.asarray(pc.not_equal(totals, pa.scalar(0, WIDE)))
+    chosen = codes[order[starts]][is_kept]
+    return _write(len(kept), chosen // _BINS, chosen % _BINS, totals.filter(pa.array(is_kept)))
+
+
+def _shifted(quarters: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    """The quarters of each number times two to the power of fewer than 32 bits."""
+    wide = quarters << bits[:, np.newaxis]
+    carried = wide[:, :3] >> 32
+    wide[:, :3] &= _LOW
+    wide[:, 1:] += carried
+    return wide
 
 
 def round_sums(kept: pa.Array) -> pa.Array:
@@ -240,7 +229,7 @@ def round_sums(kept: pa.Array) -> pa.Array:
 def variances(freedom: int | pa.Array, count: pa.Array, sums: pa.Array, squares: pa.Array) -> pa.Array:
     """(n·Σx² − (Σx)²) / (n·(n − freedom)) of exact sums, rounded once; NaN where a value is not finite."""
     totals, special = _totals(sums)
-    squared, _ = _totals(squares, is_special=False)
+    squared, _ = _totals(squares)
     numbers = zip(whole_numbers(freedom, len(count)), count.to_pylist(), totals, squared, strict=True)
     unit = 1 << _LEAST
     found = [exact_variance(f, n, total, square, unit) for f, n, total, square in numbers]
@@ -264,12 +253,12 @@ def whole_numbers(values: int | pa.Array, count: int) -> list[int]:
 
 def sum_lists(kind: str, lists: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The exact sum of each list without NULLs; NULL of none."""
-    flat = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    groups = np.repeat(np.arange(len(flat)), np.asarray(pc.fill_null(pc.list_value_length(flat), 0)))
-    kept = pa.nulls(len(flat), pa.binary())
-    for units, mantissas in SPLITS[kind](np.asarray(flat.flatten())):
+    lists = flat(lists)
+    groups = np.repeat(np.arange(len(lists)), np.asarray(pc.fill_null(pc.list_value_length(lists), 0)))
+    kept = pa.nulls(len(lists), pa.binary())
+    for units, mantissas in SPLITS[kind](np.asarray(lists.flatten())):
         kept = add_sums(kept, groups, units, pa.array(mantissas))
-    return pc.if_else(flat.is_valid(), kept, None)
+    return pc.if_else(lists.is_valid(), kept, None)
 
 
 def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
@@ -283,9 +272,7 @@ def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
     total = sum(value << (_BIN_UNITS * number) for number, value in zip(bins, sums, strict=True))
     # Python rounds a large integer half to even; one bit represents all that is cut off, which keeps that exact.
     cut = max(0, abs(total).bit_length() - 64)
-    head = abs(total) >> cut
-    if abs(total) & ((1 << cut) - 1):
-        head |= 1
+    head = abs(total) >> cut | bool(abs(total) & ((1 << cut) - 1))
     try:
         size = math.ldexp(float(head), cut - _LEAST)
     except OverflowError:
@@ -293,13 +280,12 @@ def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
     return -size if total < 0 else size
 
 
-def _totals(kept: pa.Array, *, is_special: bool = True) -> tuple[list[int], np.ndarray]:
-    """Each kept sum as an integer, and whether special values are counted in it."""
+def _totals(kept: pa.Array) -> tuple[list[int], np.ndarray]:
+    """Each kept sum as an integer, and whether special values are counted in it: of squares no bin means that."""
     groups, bins, sums = _read(kept)
     low, high = _low_and_high(sums)
     totals, special = [0] * len(kept), np.zeros(len(kept), bool)
-    if is_special:
-        special[groups[bins >= _NAN]] = True
+    special[groups[bins >= _NAN]] = True
     for group, number, above, below in zip(groups.tolist(), bins.tolist(), high.tolist(), low.tolist(), strict=True):
         totals[group] += ((above << 64) + below) << (_BIN_UNITS * number)
     return totals, special
@@ -318,8 +304,7 @@ def _write(count: int, groups: np.ndarray, bins: np.ndarray, sums: pa.Array) -> 
     entries = np.empty(len(groups), _ENTRY)
     entries["bin"] = bins
     entries["low"], entries["high"] = _low_and_high(sums)
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(groups, minlength=count) * _ENTRY.itemsize, out=offsets[1:])
+    offsets = offsets_of(np.bincount(groups, minlength=count) * _ENTRY.itemsize)
     return VarBinary(np.frombuffer(entries.tobytes(), np.uint8), offsets).to_arrow()
 
 

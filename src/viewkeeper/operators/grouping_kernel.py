@@ -1,94 +1,106 @@
-"""The grouping kernel: γ over the delta itself; the expressions of all γ that read one delta are evaluated together.
+"""The grouping kernel: what the rows of a delta contribute to all γ that read it.
 
-In: a delta, and what each of its rows contributes to each γ, as expressions over its columns. Out: contributions, as
-`contributions` makes them from the rows of an edge. Always: the same totals. An expression that several γ have is
-evaluated once; one over a single column, of which the delta has few distinct values, only over these. A γ of which an
-expression fails on a row is not served, because the failing rows must be found one by one.
+In: a delta, and the terms over its columns that each γ adds up. Out: contributions to groups, entries and exact sums; the
+rows that are set aside. Always: DuckDB evaluates the terms row by row, numpy adds up. A term that several γ have is
+evaluated once; a term over one column with few distinct values, once for each value. A row on which a term fails
+contributes nothing to any γ that has the term and that the row reaches.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from viewkeeper.codegen.expression_sql import guarded
-from viewkeeper.operators.contributions import contribute_each, contribute_sums, entry_changes, signed_contribution
+from viewkeeper.operators.contributions import contribution, entry_changes
+from viewkeeper.operators.delta_rows import Delta, run_edge
 from viewkeeper.operators.duck import run_row_by_row
-from viewkeeper.operators.exact_sums import are_exact, are_few, narrow, sum_any, sum_exact
-from viewkeeper.operators.messages import GROUPS, Channel
+from viewkeeper.operators.exact_sums import SPLITS, are_exact, sum_any, sum_exact, whole_of
+from viewkeeper.operators.messages import GROUPS, Channel, Input
 from viewkeeper.operators.operator import attribute_errors_to
-from viewkeeper.plan.nodes import AggregateNode, Direct
+from viewkeeper.plan.nodes import AggregateNode, Given, Term
 
-_SIGN, _GUARD, _KNOWN = "sign", "ord", " IS NOT NULL"
-_NAME = re.compile(r"\bc\d+\b")
-_PLAIN = re.compile(rf"c\d+({_KNOWN})?")
+_GUARD = "ord"
+_ROWS_AT_ONCE = 1 << 18
 _ROWS_MIN = 1 << 15  # of a delta in which looking for distinct values can pay
 _ROWS_OF_VALUE = 8  # rows for each distinct value, from which on it does
 _DENSE = 4  # codes for each row, up to which counting them beats looking for the distinct ones
+_UNITS = 1 << 13  # more than there are
+
+Readers = Sequence[tuple[AggregateNode, int]]
+Chosen = slice | np.ndarray
 
 
-State = tuple[str | None, str | None]  # a number, 1 if there is none, and the condition under which it counts
+class State(NamedTuple):
+    """What is to be added up: the numbers of a term, 1 if there is none or where it has a value, under a condition."""
 
-
-class TooWide(Exception):
-    """A number has more than 64 bits."""
+    sql: str | None
+    is_count: bool
+    condition: str | None
 
 
 class ExpressionBatch:
-    """The expressions of some γ over a delta."""
+    """The terms of some γ over delta rows."""
 
-    def __init__(self, columns: Mapping[str, pa.Array], signs: pa.Array, few: Mapping[str, _Few] | None = None) -> None:
-        self.signs = signs
+    def __init__(
+        self,
+        columns: Mapping[str, pa.Array],
+        signs: pa.Array,
+        few: Mapping[str, _Few] | None = None,
+        failed: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.failed = failed or {}  # by term the rows on which it fails, if any
         self._columns = dict(columns)
         self._few = dict(few or {})
         self._signs: dict[str | None, np.ndarray] = {None: np.asarray(signs).astype(np.float64)}
-        self._ones: dict[str, bool] = {}
-        self._numbers: dict[str, tuple[np.ndarray, bool]] = {}  # and whether they are exact
+        self._complete: dict[str, bool] = {}  # whether there is no NULL
+        self._numbers: dict[tuple[str, bool], tuple[np.ndarray, bool]] = {}  # and whether they are exact as doubles
         self._doubles: dict[State, np.ndarray] = {}
         self._sums: dict[tuple[State, str], np.ndarray] = {}
         self._codes: dict[str, tuple[np.ndarray, pa.Array]] = {}
-
-    def has(self, sqls: Collection[str]) -> bool:
-        return self._columns.keys() | self._few.keys() >= set(sqls)
 
     def column(self, sql: str) -> pa.Array:
         if sql not in self._columns:
             self._columns[sql] = self._few[sql].values.take(pa.array(self._few[sql].places))
         return self._columns[sql]
 
+    def is_true(self, condition: str) -> np.ndarray:
+        return np.asarray(self.column(condition).fill_null(False))
+
     def signs_where(self, condition: str | None) -> np.ndarray:
         """For each row 1.0 if it came and -1.0 if it went, but 0.0 where the condition is not true."""
         if condition is not None and condition not in self._signs:
-            self._signs[condition] = self._signs[None] * np.asarray(self.column(condition))
+            self._signs[condition] = self._signs[None] * self.is_true(condition)
         return self._signs[condition]
 
-    def state(self, sql: str | None, condition: str | None) -> State:
+    def state(self, given: Given, terms: Sequence[Term]) -> State:
         """What is to be added up: the same for all whose number is 1 for every row."""
-        if sql is None or not pa.types.is_boolean(self.column(sql).type):
-            return sql, condition
-        if sql not in self._ones:
-            self._ones[sql] = bool(np.asarray(self.column(sql)).all())
-        return None if self._ones[sql] else sql, condition
+        condition = None if given.filter is None else terms[given.filter].sql
+        sql = None if given.term is None else terms[given.term].sql
+        if sql is not None and given.is_count:
+            if sql not in self._complete:
+                self._complete[sql] = not self.column(sql).null_count
+            sql = None if self._complete[sql] else sql
+        return State(sql, given.is_count and sql is not None, condition)
 
-    def sums(self, state: State, chosen: slice | np.ndarray, places: np.ndarray, count: int) -> pa.Array:
+    def sums(self, state: State, chosen: Chosen, places: np.ndarray, count: int) -> pa.Array:
         """The sum of a state at each of `count` places, of the chosen rows."""
         doubles = self._exact(state)
         if doubles is not None:
             return sum_exact(places, doubles[chosen], count)
-        assert state[0] is not None  # 1 is exact
-        return sum_any(places, self.signs_where(state[1])[chosen], self._numbers[state[0]][0][chosen], count)
+        assert state.sql is not None  # 1 is exact
+        numbers, _ = self._numbers[state.sql, state.is_count]
+        return sum_any(places, self.signs_where(state.condition)[chosen], numbers[chosen], count)
 
     def sums_by(self, key: str, state: State) -> pa.Array | None:
-        """The sum of a state for each code of a key, by way of the sums for each value of the column that the key is made of;
-        None where there are many of these, or a double would be rounded."""
+        """The sum of a state for each code of a key, from the sums for each value of the key's column; None where these are
+        many, or a double would be rounded."""
         if (few := self._few.get(key)) is None or (doubles := self._exact(state)) is None:
             return None
         if (state, few.column) not in self._sums:
@@ -97,7 +109,7 @@ class ExpressionBatch:
         return sum_exact(np.asarray(distinct.indices), self._sums[state, few.column], len(distinct.dictionary))
 
     def codes(self, sql: str) -> tuple[np.ndarray, pa.Array]:
-        """For each row the place of its value among the distinct ones, and these."""
+        """For each row the index of its value among the distinct ones, and these."""
         if sql not in self._codes:
             few = self._few.get(sql)
             found = self.column(sql).dictionary_encode("encode") if few is None else few.distinct
@@ -107,56 +119,49 @@ class ExpressionBatch:
 
     def _exact(self, state: State) -> np.ndarray | None:
         """What each row gives to a state, as doubles, unless one would be rounded."""
-        sql, condition = state
-        if sql is not None and sql not in self._numbers:
-            number = _whole(self.column(sql))
-            self._numbers[sql] = number, are_exact(number)
-        if sql is not None and not self._numbers[sql][1]:
+        if state.sql is not None and not self._number(state.sql, is_count=state.is_count)[1]:
             return None
         if state not in self._doubles:
-            signs = self.signs_where(condition)
-            self._doubles[state] = signs if sql is None else self._numbers[sql][0] * signs
+            signs = self.signs_where(state.condition)
+            self._doubles[state] = signs if state.sql is None else self._numbers[state.sql, state.is_count][0] * signs
         return self._doubles[state]
+
+    def _number(self, sql: str, *, is_count: bool) -> tuple[np.ndarray, bool]:
+        if (sql, is_count) not in self._numbers:
+            column = self.column(sql)
+            numbers = np.asarray(column.is_valid()) if is_count else whole_of(column)
+            self._numbers[sql, is_count] = numbers, is_count or (numbers.ndim == 1 and are_exact(numbers))
+        return self._numbers[sql, is_count]
 
 
 class _Few:
-    """An expression of one column that has few distinct values: its value for each of these, and the places of all rows."""
+    """A term of one column that has few distinct values: its value for each of these, and which of them each row has."""
 
     def __init__(self, column: str, places: np.ndarray, values: pa.Array) -> None:
-        self.column = column
-        self.places = places
-        self.values = values
-        self.distinct = values.dictionary_encode(
-            "encode"
-        )  # values of the expression may be equal where its column's differ
+        self.column, self.places, self.values = column, places, values
+        self.distinct = values.dictionary_encode("encode")  # values of the term may be equal where its column's differ
 
 
-def evaluate(some: Sequence[Direct], delta: pa.Table) -> ExpressionBatch | None:
-    """The value of each expression for each delta row, without those that fail on one; None if nothing can be had."""
-    asked = _asked(tuple(some))
-    columns, few = {sql: _of_column(delta, sql) for sql in asked.plain}, dict[str, _Few]()
-    left = [*asked.others]
-    try:
-        for name, sqls in asked.of_one.items():
-            encoded = _encoded(delta[name])
-            if encoded is None:
-                left += sqls
-                continue
-            distinct = pa.table({"ord": pa.array(np.arange(len(encoded.dictionary))), name: encoded.dictionary})
-            values = {name: encoded.dictionary} | _select(sqls, distinct)
-            places = np.asarray(encoded.indices).astype(np.int64)
-            few |= {sql: _Few(name, places, of_values) for sql, of_values in values.items()}
-        if left:
-            columns |= _select(left, delta, asked.risky)
-    except duckdb.OutOfMemoryException:
-        raise
-    except duckdb.Error:
-        return None
+def evaluate(terms: Sequence[tuple[Term, ...]], rows: pa.Table) -> ExpressionBatch:
+    """The values of terms for each row."""
+    asked = _asked(tuple(terms))
+    columns = {sql: rows[sql].combine_chunks() for sql in asked.plain}
+    few, failed, left = dict[str, _Few](), dict[str, np.ndarray](), [*asked.others]
+    for name, sqls in asked.of_one.items():
+        if (encoded := _encoded(rows[name])) is None:
+            left += sqls
+            continue
+        distinct = pa.table({"ord": pa.array(np.arange(len(encoded.dictionary))), name: encoded.dictionary})
+        places = np.asarray(encoded.indices).astype(np.int64)
+        few |= {sql: _Few(name, places, values) for sql, values in _select(sqls, distinct).items()}
+    if left:
+        columns |= _select(left, rows, asked.risky)
     for sql in asked.risky:
-        tried = columns.pop(sql)
-        if not tried.null_count:
-            columns[sql] = tried.field(0)
-    return ExpressionBatch(columns, delta[_SIGN].combine_chunks(), few)
+        tried = columns[sql]
+        columns[sql] = tried.flatten()[0]
+        if tried.null_count:
+            failed[sql] = np.asarray(tried.is_null())
+    return ExpressionBatch(columns, rows["sign"].combine_chunks(), few, failed)
 
 
 def numbered(codes: np.ndarray, space: int) -> tuple[np.ndarray, int]:
@@ -166,25 +171,6 @@ def numbered(codes: np.ndarray, space: int) -> tuple[np.ndarray, int]:
         return np.asarray(found.indices).astype(np.int64), len(found.dictionary)
     there = np.bincount(codes, minlength=space) > 0
     return (np.cumsum(there) - 1)[codes], int(there.sum())
-
-
-def as_number(column: pa.Array) -> pa.Array:
-    return column.cast(pa.int64()) if pa.types.is_boolean(column.type) else column.fill_null(0)
-
-
-def _whole(column: pa.Array) -> np.ndarray:
-    if pa.types.is_decimal(column.type):
-        narrowed = narrow(column)
-        if narrowed is None:
-            raise TooWide
-        return narrowed
-    return np.asarray(as_number(column)).astype(np.int64)
-
-
-def _of_column(delta: pa.Table, sql: str) -> pa.Array:
-    """An expression that needs no SQL."""
-    column = delta[sql.split()[0]].combine_chunks()
-    return column.is_valid() if sql.endswith(_KNOWN) else column
 
 
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray | None:
@@ -198,17 +184,17 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray | None:
     return encoded if len(encoded.dictionary) * _ROWS_OF_VALUE <= len(column) else None
 
 
-def _select(sqls: Sequence[str], delta: pa.Table, risky: Collection[str] = ()) -> dict[str, pa.Array]:
-    """The values of expressions: NULL for a risky one where it fails."""
+def _select(sqls: Sequence[str], rows: pa.Table, risky: Collection[str] = ()) -> dict[str, pa.Array]:
+    """The values of expressions; of risky ones a struct, which is NULL where it fails."""
     tried = [guarded([sql], _GUARD) if sql in risky else sql for sql in sqls]
     named = ", ".join(f"{sql} AS d{place}" for place, sql in enumerate(tried))
-    found = run_row_by_row(f"SELECT {named} FROM delta", delta=delta)
+    found = run_row_by_row(f"SELECT {named} FROM delta", delta=rows)
     return {sql: column.combine_chunks() for sql, column in zip(sqls, found.columns, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Distinct expressions: columns, those that cannot fail over one column each, others; and which of them can fail."""
+    """Distinct terms: columns, those that cannot fail over one column each, others; and which of them can fail."""
 
     plain: Sequence[str]
     of_one: Mapping[str, Sequence[str]]
@@ -217,116 +203,133 @@ class _Asked:
 
 
 @lru_cache(maxsize=64)
-def _asked(some: tuple[Direct, ...]) -> _Asked:
+def _asked(some: tuple[tuple[Term, ...], ...]) -> _Asked:
     plain, of_one, others = list[str](), dict[str, list[str]](), list[str]()
-    risky = {sql for direct in some for sql in direct.risky}
-    for sql in dict.fromkeys(sql for direct in some for sql in direct.expressions):
-        names = set(_NAME.findall(sql))
-        if _PLAIN.fullmatch(sql):
+    terms = {term.sql: term for part in some for term in part}
+    for sql, term in terms.items():
+        if term.is_column:
             plain.append(sql)
-        elif len(names) == 1 and sql not in risky:
-            of_one.setdefault(names.pop(), []).append(sql)
+        elif len(term.columns) == 1 and not term.can_fail:
+            of_one.setdefault(f"c{term.columns[0]}", []).append(sql)
         else:
             others.append(sql)
-    return _Asked(plain, of_one, others, risky)
+    return _Asked(plain, of_one, others, [sql for sql, term in terms.items() if term.can_fail])
 
 
-_ROWS_AT_ONCE = 1 << 18
-
-Contributions = list[tuple[Channel, pa.Table]]
-
-
-def contribute_directly(nodes: Sequence[AggregateNode], delta: pa.Table) -> dict[int, Contributions]:
-    """The contributions to each γ that can be served, by its table."""
-    few = are_few([delta])
-    asked = [(node, node.direct) for node in nodes if node.direct is not None and (few or node.direct.is_whole)]
-    served: dict[int, Contributions] = {node.table: [] for node, _ in asked}
-    for start in range(0, len(delta) if asked else 0, _ROWS_AT_ONCE):
-        evaluated = evaluate([direct for _, direct in asked], delta.slice(start, _ROWS_AT_ONCE))
-        for node, direct in asked:
-            is_whole = evaluated is not None and evaluated.has(direct.risky)
-            if node.table in served and evaluated is not None and is_whole:
-                with attribute_errors_to(node.table), suppress(TooWide):
-                    served[node.table] += (_contributions_of_rows if few else _contributions_of_groups)(
-                        node, direct, evaluated
-                    )
-                    continue
-            served.pop(node.table, None)
-    return served
+def contribute(readers: Readers, delta: Delta) -> Iterator[Input]:
+    """What a delta contributes to each γ that reads it, and its rows that are set aside."""
+    shared: dict[object, list[tuple[AggregateNode, int]]] = {}
+    for node, number in readers:
+        edge = node.edges[number]
+        shared.setdefault((edge.rows, edge.moves, node.table if node.alone else None), []).append((node, number))
+    for some in shared.values():
+        (first, number), *_ = some
+        with attribute_errors_to(first.table):
+            rows = run_edge(first.edges[number], delta.relation)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            yield from _contribute(some, rows.slice(start, _ROWS_AT_ONCE), delta)
 
 
-def _contributions_of_rows(
-    node: AggregateNode, direct: Direct, evaluated: ExpressionBatch
+def _contribute(readers: Readers, rows: pa.Table, delta: Delta) -> Iterator[Input]:
+    try:
+        evaluated = evaluate([(*node.conditions[number], *node.each.terms) for node, number in readers], rows)
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error:
+        if len(readers) > 1:  # so that the one that is to blame is found
+            for reader in readers:
+                yield from _contribute([reader], rows, delta)
+            return
+        with attribute_errors_to(readers[0][0].table):
+            raise
+    for node, number in readers:
+        with attribute_errors_to(node.table):
+            passing, failing = _passing(node, number, evaluated, rows)
+            if failing is not None and failing.any():
+                yield Input(node.table, Channel("aside", number), delta.failure_events(rows.filter(pa.array(failing))))
+            chosen = slice(None) if passing is None or passing.all() else np.flatnonzero(passing)
+            for channel, given in contributions(node, evaluated, chosen, len(rows)):
+                yield Input(node.table, channel, given)
+
+
+def _passing(
+    node: AggregateNode, number: int, evaluated: ExpressionBatch, rows: pa.Table
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Which rows count, and which fail: a row that failed, or that a condition left out, is evaluated no further."""
+    failing = np.asarray(rows["fails"]) if "fails" in rows.column_names else None
+    passing = None if failing is None else ~failing
+    for term in (*node.conditions[number], *node.each.terms):
+        if (failed := evaluated.failed.get(term.sql)) is not None:
+            new = failed if passing is None else failed & passing
+            failing, passing = new if failing is None else failing | new, ~new if passing is None else passing & ~new
+        if term in node.conditions[number]:
+            meets = evaluated.is_true(term.sql)
+            passing = meets if passing is None else passing & meets
+    return passing, failing
+
+
+def contributions(
+    node: AggregateNode, evaluated: ExpressionBatch, chosen: Chosen, rows: int
 ) -> Iterator[tuple[Channel, pa.Table]]:
-    """The contribution of each row by itself."""
-    given, ones = _rows(direct, evaluated), pa.repeat(pa.scalar(1, pa.int64()), len(evaluated.signs))
-    for place, (sql, number) in enumerate(direct.states):
-        value = ones if sql is None else as_number(evaluated.column(sql))
-        if number is not None:
-            value = pc.if_else(evaluated.column(direct.filters[number]), value, pa.scalar(0, value.type))
-        given[f"s{place}"] = value
-    for entries, (sqls, number) in enumerate(direct.values):
-        for place, sql in enumerate(sqls):
-            value = evaluated.column(sql)
-            if number is not None:
-                value = pc.if_else(evaluated.column(direct.filters[number]), value, pa.scalar(None, value.type))
-            given[f"e{entries}_{place}"] = value
-    rows = pa.table(given)
-    yield from contribute_each(node, rows if direct.passes is None else rows.filter(evaluated.column(direct.passes)))
-
-
-def _contributions_of_groups(
-    node: AggregateNode, direct: Direct, evaluated: ExpressionBatch
-) -> Iterator[tuple[Channel, pa.Table]]:
-    """The contributions to groups, in which what came and what went are one, and to all else."""
-    passes = None if direct.passes is None else np.asarray(evaluated.column(direct.passes))
-    chosen = slice(None) if passes is None or passes.all() else np.flatnonzero(passes)
-    places, keys = _groups([evaluated.codes(sql) for sql in direct.keys], chosen, len(evaluated.signs))
+    """The contributions of the chosen rows, in which what came and what went are one."""
+    each = node.each
+    places, keys = _groups([evaluated.codes(each.terms[at].sql) for at in each.keys], chosen, rows)
     if not len(places):
         return
     count = len(keys[0]) if keys else 1
-    grouped: dict[str, pa.Array] = {f"k{i}": key for i, key in enumerate(keys)}
-    states = [evaluated.state(sql, None if one is None else direct.filters[one]) for sql, one in direct.states]
+    states = [evaluated.state(given, each.terms) for given in each.states]
     sums: dict[State, pa.Array] = {}
-    for place, state in enumerate(states):
+    for state in states:
         if state not in sums:
-            known = evaluated.sums_by(direct.keys[0], state) if len(keys) == 1 and isinstance(chosen, slice) else None
+            is_whole = len(keys) == 1 and isinstance(chosen, slice)
+            known = evaluated.sums_by(each.terms[each.keys[0]].sql, state) if is_whole else None
             sums[state] = evaluated.sums(state, chosen, places, count) if known is None else known
-        grouped[f"s{place}"] = sums[state]
-    contribution = signed_contribution(node, pa.table(grouped), 1)
-    yield GROUPS, contribution
-    yield from _contributions_to_entries(node, direct, evaluated, chosen, places, contribution)
-    if node.exact_sums:
-        rows = pa.table(_rows(direct, evaluated))
-        yield from contribute_sums(node, rows if passes is None else rows.filter(pa.array(passes)))
+    groups = contribution(node, keys, [sums[state] for state in states], count)
+    yield GROUPS, groups
+    yield from _contributions_to_entries(node, evaluated, chosen, places, groups)
+    yield from _contributions_to_sums(node, evaluated, chosen, places, groups)
 
 
 def _contributions_to_entries(
-    node: AggregateNode,
-    direct: Direct,
-    evaluated: ExpressionBatch,
-    chosen: slice | np.ndarray,
-    places: np.ndarray,
-    groups: pa.Table,
+    node: AggregateNode, evaluated: ExpressionBatch, chosen: Chosen, places: np.ndarray, groups: pa.Table
 ) -> Iterator[tuple[Channel, pa.Table]]:
-    """The contributions to entries, of which those of the same values are found together, whatever filters they have."""
-    for sqls in dict.fromkeys(sqls for sqls, _ in direct.values):
-        numbers = [number for number, (others, _) in enumerate(direct.values) if others == sqls]
-        filters = [None if (one := direct.values[number][1]) is None else direct.filters[one] for number in numbers]
+    """The contributions to entries; those of the same values under several filters are found together."""
+    terms, values = node.each.terms, node.each.values
+    for some in dict.fromkeys(some for some, _ in values):
+        numbers = [number for number, (others, _) in enumerate(values) if others == some]
+        filters = [None if (at := values[number][1]) is None else terms[at].sql for number in numbers]
         counted = [evaluated.signs_where(one)[chosen] for one in filters]
-        owners, values, changes = _changed([evaluated.codes(sql) for sql in sqls], chosen, places, counted)
+        owners, distinct, changes = _changed([evaluated.codes(terms[at].sql) for at in some], chosen, places, counted)
         keys, hashes = (groups[name].take(pa.array(owners)).combine_chunks() for name in ("key", "hash"))
-        whole = entry_changes(node.entries[numbers[0]], keys, hashes, values, pa.array(changes[0]))
+        whole = entry_changes(node.entries[numbers[0]], keys, hashes, distinct, pa.array(changes[0]))
         for number, change in zip(numbers, changes, strict=True):
             rows = pa.array(np.flatnonzero(change))
             yield Channel("entries", number), whole.set_column(3, "n", pa.array(change)).take(rows)
 
 
+def _contributions_to_sums(
+    node: AggregateNode, evaluated: ExpressionBatch, chosen: Chosen, places: np.ndarray, groups: pa.Table
+) -> Iterator[tuple[Channel, pa.Table]]:
+    """The contributions to exact sums of DOUBLE: mantissas by group and unit."""
+    for number, (one, argument) in enumerate(zip(node.exact_sums, node.each.arguments, strict=True)):
+        column = evaluated.column(node.each.terms[argument].sql)
+        there = np.flatnonzero(np.asarray(column.is_valid())[chosen])
+        values = np.asarray(column.fill_null(0.0)).astype(np.float64)[chosen][there]
+        parts = SPLITS[one.kind](values)
+        signs = np.tile(evaluated.signs_where(None)[chosen][there], len(parts))
+        units, mantissas = (np.concatenate([part[at] for part in parts]).astype(np.int64) for at in (0, 1))
+        codes = np.tile(places[there], len(parts)) * _UNITS + units
+        by_code, count = numbered(codes, len(groups) * _UNITS)
+        found = np.zeros(count, np.int64)
+        found[by_code] = codes
+        owners = groups.select(["key", "hash"]).take(pa.array(found // _UNITS))
+        total = sum_any(by_code, signs, mantissas, count)
+        given = owners.append_column("unit", pa.array((found % _UNITS).astype(np.int16))).append_column("m", total)
+        yield Channel("sums", number), given
+
+
 def _changed(
-    values: Sequence[tuple[np.ndarray, pa.Array]],
-    chosen: slice | np.ndarray,
-    groups: np.ndarray,
-    signs: Sequence[np.ndarray],
+    values: Sequence[tuple[np.ndarray, pa.Array]], chosen: Chosen, groups: np.ndarray, signs: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, list[pa.Array], list[np.ndarray]]:
     """The groups and the values whose number changes by some of the `signs`, and by how much it does by each."""
     known = np.logical_and.reduce([np.asarray(distinct.is_valid())[codes[chosen]] for codes, distinct in values])
@@ -344,17 +347,10 @@ def _changed(
     return groups[rows], found, [one[changed] for one in changes]
 
 
-def _rows(direct: Direct, evaluated: ExpressionBatch) -> dict[str, pa.Array]:
-    """What the node's edge would return, of that only what is not for its states."""
-    rows = {"sign": evaluated.signs} | {f"k{place}": evaluated.column(sql) for place, sql in enumerate(direct.keys)}
-    rows |= {f"a{place}": evaluated.column(sql) for place, sql in direct.arguments}
-    return rows | ({"fails": pa.repeat(False, len(evaluated.signs))} if direct.risky else {})
-
-
 def _groups(
-    parts: Sequence[tuple[np.ndarray, pa.Array]], chosen: slice | np.ndarray, rows: int
+    parts: Sequence[tuple[np.ndarray, pa.Array]], chosen: Chosen, rows: int
 ) -> tuple[np.ndarray, list[pa.Array]]:
-    """For each chosen row the place of its group, and the keys of the groups that there are."""
+    """For each chosen row the index of its group, and the keys of the groups that there are."""
     if not parts:
         return np.zeros(rows, np.int64)[chosen], []
     if len(parts) == 1 and isinstance(chosen, slice):

@@ -1,10 +1,9 @@
-"""Inputs: what an epoch reads, cut into splits, and what changes and rows mean for the nodes that read them.
+"""Inputs: the splits that an epoch reads, and what changes and rows mean for the nodes that read them.
 
-In: the plan and the epoch in flight; a split, or a node's output. Out: splits (ranges of the log, and ranges of rows
-that fill views), each read by one task; input of channels. Always: together the splits are exactly the epoch's input,
-whatever their number (R9, R12). A view that is being filled sees the changes of the rows it has, and only those (R12);
-it gets the others as rows of a later chunk. A request for rows set aside reads their lists as of the epoch before, so
-that a re-run finds the same (R7).
+In: the plan and the epoch in flight; a split, or a node's output. Out: splits (ranges of the log, and of rows that fill
+views), each read by one task; input of channels. Always: together the splits are exactly the epoch's input, whatever
+their number (R9, R12). A view that is being filled sees the changes of the rows it has, and gets the others as rows of a
+later chunk (R12). Lists of rows set aside are read as of the epoch before, so that a re-run finds the same (R7).
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ import pyarrow.compute as pc
 
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import DROPPED, AsideRequest, Inflight
-from viewkeeper.model.foreign_rows import foreign_row_batch
+from viewkeeper.model.foreign_rows import CELLS_SCHEMA, foreign_row_batch
 from viewkeeper.model.keybatches import hashes_of_keys
-from viewkeeper.model.positions import START, Chunk, Position, Stream
+from viewkeeper.model.positions import START, Chunk, Position, Stream, part_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.work_stats import Counts, Kinds, add_up
 from viewkeeper.operators.apply import AppliedChanges
@@ -36,7 +35,7 @@ from viewkeeper.operators.registry import EDGE_OPERATORS, OPERATORS
 from viewkeeper.operators.repair import differences
 from viewkeeper.plan.nodes import AggregateNode, AppliedNode, CellDeltaNode, DeltaNode
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.ports.log import CELLS_SCHEMA, LogSource
+from viewkeeper.ports.log import LogSource
 from viewkeeper.ports.records import VersionedTables
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import WorkSettings
@@ -46,7 +45,7 @@ _NO_STREAM, _FIRST_POSITION = Stream(""), Position(0)
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A range (start, stop] of a stream; or, with `chunk`, the rows of a key range with low < key <= high.
+    """A range (start, stop] of a stream; `staged` chunks; or, with `chunk`, the rows of a key range: low < key <= high.
 
     In an epoch of repairs: a partition, `part`. In one for rows set aside: all of these.
     """
@@ -55,6 +54,7 @@ class Split:
     stream: Stream = _NO_STREAM
     start: Position = _FIRST_POSITION
     stop: Position = _FIRST_POSITION
+    staged: tuple[str, ...] = ()
     chunk: int | None = None
     part: int = 0
     low: bytes = START
@@ -65,34 +65,33 @@ class Split:
 def plan_splits(
     log: LogSource, plan: PhysicalPlan, epoch: Inflight, *, pieces: int, partitions: int = 0
 ) -> list[Split]:
-    """The input work of an epoch; each stream's range is cut in about `pieces`."""
+    """The splits of an epoch; each stream's range is cut in about `pieces`, and staged chunks in as many."""
     splits = [Split(part, part=part) for part in range(partitions if plan.repairs else 1 if plan.aside else 0)]
     if plan.reads_log(epoch.chunks) and not plan.aside:
         for stream, stop in sorted(epoch.stop.positions.items()):
             start = epoch.start.get(stream, _FIRST_POSITION)
             borders = log.pieces(stream, start, stop, count=pieces) if start < stop else []
-            for low, high in itertools.pairwise(borders):
-                splits.append(Split(len(splits), stream, low, high))
+            ranges = enumerate(itertools.pairwise(borders), len(splits))
+            splits += [Split(number, stream, *some) for number, some in ranges]
+        staged = (epoch.stop.staged[piece::pieces] for piece in range(pieces))
+        splits += [Split(number, staged=some) for number, some in enumerate(filter(None, staged), len(splits))]
     for number, chunk in enumerate(epoch.chunks):
         opens = chunk.opens
         for part, keys in sorted(chunk.borders.items()):
-            for first, last in zip(keys, keys[1:], strict=False):
-                split = Split(len(splits), chunk=number, part=part, low=first or START, high=last, opens=opens)
-                splits.append(split)
+            for low, high in itertools.pairwise(keys):
+                splits.append(Split(len(splits), chunk=number, part=part, low=low or START, high=high, opens=opens))
                 opens = False
     return splits
 
 
 def chunk_of(epoch: Inflight, backfill: int, source: int) -> int | None:
     """The epoch's chunk that brings rows of a source to a backfill."""
-    chunks = enumerate(epoch.chunks)
-    return next((number for number, chunk in chunks if chunk.source == source and backfill in chunk.tables), None)
+    return next((i for i, one in enumerate(epoch.chunks) if one.source == source and backfill in one.tables), None)
 
 
 def opening_chunk(epoch: Inflight, backfill: int) -> int | None:
     """The chunk with which a backfill begins in this epoch, if any: one of those that open its sources."""
-    chunks = enumerate(epoch.chunks)
-    return next((number for number, chunk in chunks if chunk.opens and backfill in chunk.tables), None)
+    return next((i for i, one in enumerate(epoch.chunks) if one.opens and backfill in one.tables), None)
 
 
 _BEFORE_ALL_ROWS = -(1 << 63)  # before all rows: one that still fails is listed again after it
@@ -100,25 +99,20 @@ _BEFORE_ALL_ROWS = -(1 << 63)  # before all rows: one that still fails is listed
 
 def listed_keys(store: VersionedTables, request: AsideRequest, epoch: Inflight) -> pa.Array:
     """The keys of rows that are set aside and asked for: those named, or all but those dropped."""
-    asked, found = pa.array(request.keys, pa.binary()), [pa.array([], pa.binary())]
+    asked, dropped = pa.array(request.keys, pa.binary()), pa.scalar(DROPPED, pa.binary())
+    found = [pa.array([], pa.binary())]
     for partition in range(store.partitions):
         for batch in store.scan_versions(partition, request.table, epoch.epoch - 1, epoch.aborted):
-            wanted = (
-                pc.is_in(batch["key"], value_set=asked)
-                if request.keys
-                else pc.not_equal(batch["row"], pa.scalar(DROPPED, pa.binary()))
-            )
-            found.append(batch["key"].filter(wanted))
+            keys = batch["key"]
+            named = pc.is_in(keys, value_set=asked) if request.keys else pc.not_equal(batch["row"], dropped)
+            found.append(keys.filter(named))
     return pa.concat_arrays(found)
 
 
 def list_events(columns: Sequence[Column], keys: pa.Array, row: bytes | None) -> pa.Table:
     """Events (key, hash, ord, row) that set the records of a list to `row`."""
     hashes = pa.array(hashes_of_keys(columns, keys))
-    order, rows = (
-        pa.array(np.full(len(keys), _BEFORE_ALL_ROWS)),
-        pa.array([row], pa.binary()).take(pa.array(np.zeros(len(keys), np.int64))),
-    )
+    order, rows = pa.repeat(_BEFORE_ALL_ROWS, len(keys)), pa.repeat(pa.scalar(row, pa.binary()), len(keys))
     return pa.table({"key": keys, "hash": hashes, "ord": order, "row": rows})
 
 
@@ -149,13 +143,11 @@ class DeltaCollector:
         """A node's output, for its readers. The rows of a backfill's chunk are as of the epoch before."""
         if isinstance(given, Delta):
             self.add_delta(self._plan.readers(node.gives), given)
-            return
-        readers = list(_readers(self._plan, self._epoch, node.gives))
-        if not readers:
-            return
-        changes, partitions = given.table()
-        for chunk, some in readers:
-            self.add_changes(node.gives, changes if chunk is None else self._flowing(changes, partitions, chunk), some)
+        elif readers := _readers(self._plan, self._epoch, node.gives):
+            changes, partitions = given.table()
+            for chunk, some in readers.items():
+                mine = changes if chunk is None else self._flowing(changes, partitions, chunk)
+                self.add_changes(node.gives, mine, some)
 
     def add_changes(self, source: int, changes: pa.RecordBatch | pa.Table, readers: Sequence[Reader]) -> None:
         """Changes (position, key, before, after), for the given readers."""
@@ -210,10 +202,11 @@ class _SplitReader:
     collector: DeltaCollector
 
     def read_changes(self) -> Counts:
-        """The changes of a range of the log."""
-        found: dict[int, Kinds] = {}
-        rows = 0
-        for source, batch in self.store.read_log(self.split.stream, self.split.start, self.split.stop):
+        """The changes of a range of the log, or of what was staged."""
+        found, rows = dict[int, Kinds](), 0
+        store, split, staged = self.store, self.split, self.split.staged
+        read = store.read_staged(staged) if staged else store.read_log(split.stream, split.start, split.stop)
+        for source, batch in read:
             rows += batch.num_rows
             delta = self.plan.delta_of(source)
             if delta is None and batch.schema.equals(CELLS_SCHEMA):
@@ -221,16 +214,17 @@ class _SplitReader:
             counted = _counted(batch, delta)
             found[source] = add_up([found.get(source, Kinds()), counted])
             if delta is not None:
-                self.collector.add(delta.table, ROWS, _events(delta, batch))
+                events = cell_events(delta, batch) if isinstance(delta, CellDeltaNode) else log_events(delta, batch)
+                self.collector.add(delta.table, ROWS, events)
                 continue
-            for chunk, readers in _readers(self.plan, self.epoch, source):
+            for chunk, readers in _readers(self.plan, self.epoch, source).items():
                 flowing = batch if chunk is None else self._filled(batch, self.epoch.chunks[chunk])
                 self.collector.add_changes(source, flowing, readers)
         return Counts(rows_read=rows, changes=found)
 
     def _filled(self, changes: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:
         """The changes of rows that a backfill had before this chunk."""
-        borders = chunk.borders.get(self.store.part_of(self.split.stream))
+        borders = chunk.borders.get(part_of(self.split.stream))
         if borders is None:
             return changes
         return changes.filter(pc.less_equal(changes["key"], pa.scalar(borders[0], pa.binary())))
@@ -254,38 +248,33 @@ class _SplitReader:
         return Counts(rows_read=count)
 
     def read_aside(self, request: AsideRequest) -> Counts:
-        """Rows that are listed as set aside: as they are in their source, as if they came now; or marked as dropped.
+        """Rows that are listed as set aside: read from their source as if they were inserted now, or marked as dropped.
 
-        The view does not have them, so that nothing goes for them. What still fails is listed again.
+        The view does not have them, so nothing is deleted for them. Rows that still fail are listed again.
         """
-        reader = self.plan.edge_with_aside(request.table)
-        node, number = reader
+        reader = node, number = self.plan.edge_with_aside(request.table)
+        edge, is_drop = node.edges[number], request.ending == "drop"
         with attribute_errors_to(node.table):
-            keys, source = listed_keys(self.store, request, self.epoch), node.edges[number].source
-            if request.ending == "drop":
-                self.collector.add(
-                    node.table, Channel("aside", number), list_events(node.edges[number].key, keys, DROPPED)
-                )
-                return Counts(rows_read=len(keys))
-            self.collector.add(node.table, Channel("aside", number), list_events(node.edges[number].key, keys, None))
-            for rows in self._source_rows(source):
+            keys = listed_keys(self.store, request, self.epoch)
+            events = list_events(edge.key, keys, DROPPED if is_drop else None)
+            self.collector.add(node.table, Channel("aside", number), events)
+            for rows in () if is_drop else self._source_rows(edge.source):
                 if len(mine := rows.filter(pc.is_in(rows["key"], value_set=keys))):
-                    delta = delta_of_rows(self.plan.schema(source), mine, _wanted([reader]))
+                    delta = delta_of_rows(self.plan.schema(edge.source), mine, _wanted([reader]))
                     self.collector.add_delta([reader], delta)
         return Counts(rows_read=len(keys))
 
     def _source_rows(self, source: int) -> Iterator[pa.RecordBatch]:
         """All rows of a source, as of the epoch before."""
-        epoch, stored = self.epoch, self.plan.stored_in(source)
-        if stored is None:
-            for part in self.store.parts(source):
-                yield from self.store.scan_as_of(source, part, epoch.start)
-            return
-        for partition in range(self.store.partitions):
-            yield from self.store.scan_versions(partition, stored, epoch.epoch - 1, epoch.aborted)
+        epoch, store, stored = self.epoch, self.store, self.plan.stored_in(source)
+        for part in store.parts(source) if stored is None else range(store.partitions):
+            if stored is None:
+                yield from store.scan_as_of(source, part, epoch.start)
+            else:
+                yield from store.scan_versions(part, stored, epoch.epoch - 1, epoch.aborted)
 
     def read_differences(self) -> Counts:
-        """What is to be put right in the tables of a repair, in one partition; how large they are is counted anew."""
+        """The records to correct in the tables of a repair, in one partition; the tables' sizes are counted again."""
         found = {}
         for node in self.plan.repairs:
             with attribute_errors_to(node.twin):
@@ -294,16 +283,12 @@ class _SplitReader:
         return Counts(found=found)
 
 
-def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:
+def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> dict[int | None, list[Reader]]:
     """The readers of a table, by the chunk that fills them from it: one set of delta rows serves all of one chunk."""
     found: dict[int | None, list[Reader]] = {}
     for node, number in plan.readers(source):
         found.setdefault(chunk_of(epoch, node.backfill, source), []).append((node, number))
-    yield from found.items()
-
-
-def _events(delta: DeltaNode, changes: pa.RecordBatch) -> pa.Table:
-    return cell_events(delta, changes) if isinstance(delta, CellDeltaNode) else log_events(delta, changes)
+    return found
 
 
 def _counted(changes: pa.RecordBatch, delta: DeltaNode | None) -> Kinds:

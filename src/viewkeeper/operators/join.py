@@ -1,9 +1,9 @@
-"""⋈: what a join emits when rows of its sides change (`docs/epochs.md`, "⋈").
+"""⋈: the pairs that a join emits when rows of its sides change (`docs/epochs.md`, "⋈").
 
 In: events of entries, all of a join key in one manager. Out: pairs deleted and pairs inserted, in pieces. Always:
-computed from the versions below the epoch and the events, so a re-run emits the same. A pair is emitted when one of its
-rows changed: changed rows meet each other and the other side's entries, which are read by join key; unchanged entries
-meet changed rows only. Which rows lack a match is known from counts, never from a look at the side that changed.
+computed from the versions below the epoch and the events, so a re-run emits the same. Changed rows are joined with each
+other and with the other side's entries, which are read by join key; a pair of unchanged rows is never emitted. Which rows
+lack a match is known from counts; the side that changed is not read for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from viewkeeper.operators.apply import Applier
 from viewkeeper.operators.delta_rows import Delta, by_sign, delta_of_output
 from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.messages import Channel
-from viewkeeper.operators.operator import EdgeOperator
+from viewkeeper.operators.operator import RowsOperator
 from viewkeeper.operators.reverse_join import (
     ChangedRows,
     JoinKeys,
@@ -34,7 +34,7 @@ from viewkeeper.operators.reverse_join import (
 from viewkeeper.plan.nodes import JoinNode
 
 
-class JoinOperator(EdgeOperator[JoinNode]):
+class JoinOperator(RowsOperator[JoinNode]):
     """Entries of all sides, and the pairs that changed with them."""
 
     def input_of(self, node: JoinNode, number: int, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
@@ -79,8 +79,7 @@ def _meet(
 def _pairs(applier: Applier, node: JoinNode, sides: Sequence[SideRows], turn: int | None = None) -> Iterator[pa.Table]:
     """The combinations of rows that match: `n0…`, `sign`, and the output columns of the join; at most so many at once.
 
-    `turn`: the side whose changes are joined; a row of another side takes part if it is unchanged or changes the same
-    way.
+    `turn`: the side whose changes are joined, with rows of other sides that are unchanged or change the same way.
     """
     if not all(len(rows) for rows in sides):
         return
@@ -140,9 +139,9 @@ def _partners_at(node: JoinNode, relations: Mapping[int, pa.Table], lookup: int,
     chosen = {many: there[many][matched], lookup: there[lookup][np.asarray(places.drop_null())]}
     columns = {"sign": pa.array(np.full(len(chosen[many]), sign, np.int32))}
     for side in (0, 1):
-        told = {f"n{side}": "n"} | {f"c{place}": name for place, (name, _) in node.columns_from_side(side).items()}
-        taken = relations[side].select(sorted(set(told.values()))).take(pa.array(chosen[side]))
-        columns |= {new: taken[old] for new, old in told.items()}
+        names = {f"n{side}": "n"} | {f"c{place}": name for place, (name, _) in node.columns_from_side(side).items()}
+        taken = relations[side].select(sorted(set(names.values()))).take(pa.array(chosen[side]))
+        columns |= {new: taken[old] for new, old in names.items()}
     return pa.table(columns)
 
 
@@ -158,17 +157,12 @@ def _count(sides: Sequence[SideRows]) -> int:
 
 def _delta(node: JoinNode, rows: pa.Table) -> Delta:
     """Rows with a `sign` and the output columns of the join, as inserted and deleted rows."""
-    columns = node.given
+    columns, key = node.given, node.given_key
     if node.tag_place is not None and f"c{node.tag_place}" not in rows.column_names:
         rows = rows.append_column(f"c{node.tag_place}", pa.array(np.zeros(len(rows), np.int32)))
     inserted, deleted = by_sign(rows)
-    return delta_of_output(
-        {place: inserted[f"c{place}"] for place in columns},
-        {place: deleted[f"c{place}"] for place in columns},
-        columns,
-        node.given_key,
-        counts=(len(inserted), len(deleted)),
-    )
+    before, after = ({place: side[f"c{place}"] for place in columns} for side in (deleted, inserted))
+    return delta_of_output(after, before, columns, key, counts=(len(inserted), len(deleted)))
 
 
 class _Outer:
@@ -190,7 +184,7 @@ class _Outer:
             yield from self._meet_unchanged(side)
         for side in (0, 1):
             if self._node.sides[side].preserved and len(self._changed[side]):
-                yield from self._tell_changed(side)
+                yield from self._emit_changed(side)
 
     def _meet_unchanged(self, side: int) -> Iterator[Delta]:
         """The unchanged rows of a side with the changed ones of the other."""
@@ -210,8 +204,14 @@ class _Outer:
                 numbers, signs = np.asarray(pairs[f"n{side}"]), np.asarray(pairs["sign"])
                 less += np.bincount(numbers[signs < 0], minlength=len(piece))
                 more += np.bincount(numbers[signs > 0], minlength=len(piece))
-            if preserved:
-                yield from self._tell_unchanged(side, piece, less, more)
+            if not preserved:
+                continue
+            if self._counts is not None:
+                was, now = self._counts.is_matched(piece, other)
+            else:
+                was, now = change_matches(self._applier, self._node.matches or 0, piece, less, more)
+            gains = now.astype(np.int32) - was  # of matches, which is a loss to all but a semi join
+            yield from self._alone(side, piece, gains if self._node.kind == "semi" else -gains)
 
     def _paired(self, pairs: pa.Table, counted: Sequence[int]) -> Iterator[Delta]:
         for side in counted:
@@ -220,15 +220,7 @@ class _Outer:
         if self._gives_pairs:
             yield _delta(self._node, pairs)
 
-    def _tell_unchanged(self, side: int, rows: SideRows, less: np.ndarray, more: np.ndarray) -> Iterator[Delta]:
-        if self._counts is not None:
-            was, now = self._counts.is_matched(rows, 1 - side)
-        else:
-            was, now = change_matches(self._applier, self._node.matches or 0, rows, less, more)
-        inserted, deleted = (now & ~was, was & ~now) if self._node.kind == "semi" else (was & ~now, now & ~was)
-        yield from self._alone(side, rows, inserted.astype(np.int32) - deleted.astype(np.int32))
-
-    def _tell_changed(self, side: int) -> Iterator[Delta]:
+    def _emit_changed(self, side: int) -> Iterator[Delta]:
         rows = self._changed[side]
         if self._counts is not None:
             was, now = self._counts.is_matched(rows, 1 - side)

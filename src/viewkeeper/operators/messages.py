@@ -1,8 +1,8 @@
 """Messages: what the tasks of an epoch send to view managers, and the channels of a node that the input is for.
 
-In: input for a channel, the receipt of a task, or its failure. Out: the same, also as columns that any shuffle can
-carry. Always: one envelope for all, with a named kind. A channel has the same name in every manager; each is routed by
-its own hash, and all channels of a group by the hash of the group, so that they meet in one manager.
+In: input for a channel, the receipt of a task, or its failure. Out: the same as columns that any shuffle can carry.
+Always: one envelope for all, with a named kind. All channels of a group are routed by the hash of the group, so that they
+meet in one manager.
 """
 
 from __future__ import annotations
@@ -84,15 +84,16 @@ def in_pieces(message: Message, bytes_max: int = _BLOCK_BYTES) -> Iterator[Messa
 
 
 def encode(message: Message) -> tuple:
-    """The message as a row of the envelope."""
     if isinstance(message.body, Input):
         table, channel, rows = message.body
-        return message.to, "input", table, str(channel), _to_block(rows)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return message.to, "input", table, str(channel), sink.getvalue().to_pybytes()
     return message.to, "result", 0, "", json.dumps(result_to_json(message.body)).encode()
 
 
 def to_batch(rows: Sequence[tuple]) -> pa.RecordBatch:
-    """Encoded messages as a batch."""
     return pa.record_batch([list(column) for column in zip(*rows, strict=True)], schema=ENVELOPE)
 
 
@@ -106,10 +107,3 @@ def decode(row: Mapping) -> Message:
         return Message(row["manager"], result_from_json(json.loads(row["body"])))
     rows = pa.ipc.open_stream(pa.py_buffer(row["body"])).read_all()
     return Message(row["manager"], Input(row["table"], Channel.from_text(row["channel"]), rows))
-
-
-def _to_block(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()

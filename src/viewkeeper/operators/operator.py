@@ -1,12 +1,11 @@
 """Operator: what a kind of node does, wherever it runs.
 
 In: deltas of a node's sources, then the input of its channels. Out: changed records, and the input of its readers.
-Always: a function of its inputs and of the records below the epoch (R6, R7); the same on the driver, in Spark and in
-tests. By default input is events (key, hash, ord, row or NULL), the last of which in log order is the state of its
-record, so that a row that leaves a key and returns in the same epoch needs no collapse. An error of a view's own work
-becomes ViewFailed, or EpochTooLarge where an Arrow array cannot hold the data; what the view did not cause (a newer
-epoch, the store, the machine's memory) passes. The reason holds no value of a row, because it goes into the epoch
-record.
+Always: a function of its inputs and of the records below the epoch (R6, R7). By default input is events (key, hash, ord,
+row or NULL), the last of which in log order is the state of its record, so that a row that leaves a key and returns in the
+same epoch needs no collapse. An error of a view's own work becomes ViewFailed, or EpochTooLarge where an Arrow array cannot
+hold the data; what the view did not cause (a newer epoch, the store, memory) passes. The reason holds no value of a row,
+because it goes into the epoch record.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from viewkeeper.model.wording import cause_of
 from viewkeeper.operators.apply import AppliedChanges, Applier
 from viewkeeper.operators.delta_rows import Delta, by_sign
 from viewkeeper.operators.duck import as_type
-from viewkeeper.operators.messages import Channel, Input
+from viewkeeper.operators.messages import ROWS, Channel, Input
 from viewkeeper.plan.nodes import AppliedNode, Node
 from viewkeeper.settings import WorkSettings
 
@@ -48,17 +47,12 @@ def attribute_errors_to(table: int) -> Iterator[None]:
     except duckdb.OutOfMemoryException:
         raise
     except (pa.ArrowCapacityError, OSError, *_ITS_OWN) as error:
-        reason = cause_of(error)
-        if _is_too_large(error):
-            raise EpochTooLarge(table, reason) from error
+        # one Arrow array would exceed 2 GiB, in an Arrow function or in a result of DuckDB
+        if isinstance(error, pa.ArrowCapacityError) or any(words in str(error) for words in _TOO_LARGE):
+            raise EpochTooLarge(table, cause_of(error)) from error
         if isinstance(error, OSError):
             raise
-        raise ViewFailed(table, reason) from error
-
-
-def _is_too_large(error: Exception) -> bool:
-    """Whether one Arrow array would exceed 2 GiB, in an Arrow function or in a result of DuckDB."""
-    return isinstance(error, pa.ArrowCapacityError) or any(words in str(error) for words in _TOO_LARGE)
+        raise ViewFailed(table, cause_of(error)) from error
 
 
 _FEW_EVENTS = 50_000
@@ -103,7 +97,7 @@ R = TypeVar("R", bound=Node)
 Reader = tuple[Node, int]  # a node, and one of its edges by index
 
 
-class Operator(ABC, Generic[N]):
+class Operator(Generic[N]):
     """The steps after a node's input is known. By default input is new states of records, and the last one wins."""
 
     def __init__(self, settings: WorkSettings) -> None:
@@ -117,16 +111,24 @@ class Operator(ABC, Generic[N]):
         """After the shuffle: the input of a channel with one row for each record, in the order of partitions and keys."""
         return last_events(tables, partitions)
 
-    @abstractmethod
     def apply(self, applier: Applier, node: N, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta | AppliedChanges]:
         """Change the node's records; yields the input of its readers."""
+        if ROWS in inputs:
+            yield applier.put_events(node.table, inputs[ROWS])
 
 
-class EdgeOperator(Operator[R]):
+class EdgeOperator(Operator[R], ABC):
     """An operator whose nodes read deltas by their edges."""
 
+    @abstractmethod
     def read(self, readers: Sequence[tuple[R, int]], delta: Delta) -> Iterator[Input]:
         """Before the shuffle: the input that one delta gives all nodes of this kind that read it."""
+
+
+class RowsOperator(EdgeOperator[R]):
+    """One whose nodes read the rows that pass their edges, each for itself."""
+
+    def read(self, readers: Sequence[tuple[R, int]], delta: Delta) -> Iterator[Input]:
         for node, number in readers:
             with attribute_errors_to(node.table):
                 rows, failing = delta.passing(node.edges[number])

@@ -1,14 +1,12 @@
 """PRE-AGGREGATION: distinct values of a group with their multiplicities, and what the group's record keeps of them.
 
-The values of all arguments of one type are kept together, each argument in a slot of its own: many are the same, under
-other conditions. They are in blocks, each of them a record (`model/entryblocks.py`). The first is under the group's key
-and knows where the others begin; one of these is under the group's key and its bound, and has the values from there to
-the next bound.
+The values of all arguments of one type are kept together, each argument in a slot of its own, because many are the same
+under other conditions. Each block of values is a record (`model/entryblocks.py`): the first, under the group's key, knows
+where the others begin; another, under the group's key and its bound, has the values from there to the next bound.
 
-In: by how much multiplicities change. Out: records; how many distinct values each group has, the first and the last of
-them, and their exact sums. Always: computed from the blocks as of the epoch before; a value is found by its key, so no
-group is scanned; a sum changes by the values that came into being or went. A block that grows too long is divided, one
-that becomes empty is deleted.
+In: changes of multiplicities. Out: records; the count of each group's distinct values, the first and the last of them, and
+their exact sums. Always: computed from the blocks as of the epoch before; a value is found by its key, so no group is
+scanned; a sum changes by the values that appeared or vanished. Blocks are divided when too long, deleted when empty.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from viewkeeper.model.types import BINARY
 from viewkeeper.model.varbinary import VarBinary, join
 from viewkeeper.operators import exact_sums
 from viewkeeper.operators.apply import Applier, FoundRecords, rows_where
-from viewkeeper.operators.duck import as_type, run_sql
+from viewkeeper.operators.duck import run_row_by_row
 from viewkeeper.plan.nodes import Entries
 
 End = tuple[int, bool]  # slot, and whether it is the last value, not the first
@@ -45,7 +43,7 @@ _GROUPS_AT_ONCE = 1 << 16  # times slots, whose blocks are in memory together
 
 @dataclass(frozen=True, slots=True)
 class MultiplicityChanges:
-    """By how much the multiplicities of values change: the group of each by number, the value, its slot, the change."""
+    """Changes of multiplicities: the group of each by number, the value, its slot, the change."""
 
     groups: np.ndarray
     values: pa.Array
@@ -57,15 +55,12 @@ class MultiplicityChanges:
         every = pa.concat_tables(parts.values())
         keys, sizes = VarBinary.from_arrow(every["key"]), np.asarray(every["size"])
         prefixes = keys.cut(np.zeros(len(keys), np.int64), sizes).to_arrow()
-        return MultiplicityChanges(
-            np.asarray(pc.index_in(prefixes, value_set=group_keys)),
-            keys.cut(sizes, keys.lengths - sizes).to_arrow(),
-            np.repeat(list(parts), [len(part) for part in parts.values()]),
-            np.asarray(every["n"]),
-        )
+        groups, slots = pc.index_in(prefixes, value_set=group_keys), np.repeat(list(parts), [*map(len, parts.values())])
+        values = keys.cut(sizes, keys.lengths - sizes).to_arrow()
+        return MultiplicityChanges(np.asarray(groups), values, slots, np.asarray(every["n"]))
 
     def of_groups(self, start: int, stop: int) -> MultiplicityChanges:
-        """Those of some groups, numbered anew."""
+        """Those of some groups, numbered from 0."""
         if start == 0 and (self.groups < stop).all():
             return self
         chosen = np.flatnonzero((self.groups >= start) & (self.groups < stop))
@@ -75,8 +70,7 @@ class MultiplicityChanges:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Values that came into being or went: the group of each by number, and with a column for each slot 1 or −1 where it
-    did."""
+    """Values that appeared (1) or vanished (−1): the group of each by number, the value, a column of signs for each slot."""
 
     groups: np.ndarray
     values: pa.Array
@@ -94,9 +88,7 @@ class Moves:
 def change_blocks(
     applier: Applier, table: int, groups: pa.Table, changes: MultiplicityChanges, slots: int, ends: Sequence[End]
 ) -> tuple[Moves, dict[End, pa.Array]]:
-    """Put the changes of some groups (`key`, `hash`), all of which have some; returns the values that came or went, and the
-    ends of each group that are asked for.
-    """
+    """Put the changes of groups (`key`, `hash`); returns the values that appeared or vanished, and each group's `ends`."""
     moves, found, at_once = list[Moves](), list[dict[End, pa.Array]](), max(1, _GROUPS_AT_ONCE // slots)
     for start in range(0, len(groups), at_once):
         stored = _Stored(applier, table, groups.slice(start, at_once), slots)
@@ -110,8 +102,7 @@ def change_blocks(
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """The values that the blocks have after the epoch, by group and value: the group and the block of each by number, and its
-    multiplicities with a column for each slot."""
+    """The values after the epoch, by group and value: the group and the block of each by number, multiplicities by slot."""
 
     groups: np.ndarray
     blocks: np.ndarray
@@ -123,10 +114,7 @@ class _Stored:
     """The blocks that changes are for, as of the epoch before: first those under the groups' keys, then others."""
 
     def __init__(self, applier: Applier, table: int, groups: pa.Table, slots: int) -> None:
-        self.applier = applier
-        self.table = table
-        self.groups = groups
-        self.slots = slots
+        self.applier, self.table, self.groups, self.slots = applier, table, groups, slots
         self.firsts = applier.find(table, groups)
         self._blocks = [decode_blocks(self.firsts.rows, slots)]
         self.bounds = self._blocks[0].bounds
@@ -138,7 +126,7 @@ class _Stored:
         return len(self.groups) + len(self.of_bounds)
 
     def add(self, changes: MultiplicityChanges) -> tuple[_Items, Moves]:
-        """What the blocks hold, with changes, and what came and went by these."""
+        """The values of the blocks with changes applied, and those that appeared or vanished."""
         asked = self._read_for(changes)
         values = pa.concat_arrays([changes.values, *(one.values.strings.to_arrow() for one in self._blocks)])
         sizes = np.concatenate([one.values.sizes for one in self._blocks])
@@ -183,9 +171,8 @@ class _Stored:
 
     def find(self, bounds: Lists, chosen: np.ndarray) -> FoundRecords:
         """The blocks that begin at some of the bounds, in ascending order."""
-        found = self.applier.find(
-            self.table, self.keyed(bounds.owners[chosen], bounds.strings.to_arrow().take(pa.array(chosen)))
-        )
+        keyed = self.keyed(bounds.owners[chosen], bounds.strings.to_arrow().take(pa.array(chosen)))
+        found = self.applier.find(self.table, keyed)
         if found.rows.null_count:
             raise InvariantBroken(f"a block of table {self.table} is missing")
         return found
@@ -231,8 +218,7 @@ class _After:
         self._bounds, self._blocks = self._changed_bounds()
 
     def _changed_bounds(self) -> tuple[Lists, np.ndarray]:
-        """The bounds without those of blocks that went, and with those of new blocks; and the block of each by number, −1
-        where it was not read."""
+        """The bounds of the blocks that there are now; and the block of each by number, −1 where it was not read."""
         stored, old, firsts = self._stored, self._stored.bounds, len(self._stored.groups)
         blocks, masks = np.full(len(old.strings), -1), old.masks.copy()
         blocks[stored.of_bounds] = np.arange(firsts, stored.count)
@@ -265,7 +251,7 @@ class _After:
             applier.put(found, rows[stored.count :])
 
     def ends(self, asked: Sequence[End]) -> dict[End, pa.Array]:
-        """Each group's first (or last) value of each slot that is asked for, NULL where it has none."""
+        """Each group's first (or last) value of each slot that is asked for; NULL where it has none."""
         at = {one: self._end_bounds(*one) for one in asked}
         wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *at.values()]))
         unread = np.array([one for one in wanted.tolist() if one >= 0 and self._blocks[one] < 0], np.int64)
@@ -280,8 +266,8 @@ class _After:
         for (slot, is_last), bounds in at.items():
             chosen = np.arange(len(bounds))
             chosen[bounds >= 0] = blocks[bounds[bounds >= 0]]
-            places = _ends_by_list(values, slot, is_last=is_last)[chosen]
-            found[slot, is_last] = texts.take(pa.array(places, mask=places < 0))
+            indexes = _ends_by_list(values, slot, is_last=is_last)[chosen]
+            found[slot, is_last] = texts.take(pa.array(indexes, mask=indexes < 0))
         return found
 
     def _end_bounds(self, slot: int, is_last: bool) -> np.ndarray:
@@ -292,9 +278,8 @@ class _After:
 
 def _ends_by_list(lists: Lists, slot: int, *, is_last: bool) -> np.ndarray:
     """The first (last) string of each list that is in a slot, by number; −1 where there is none."""
-    there = np.flatnonzero(lists.masks[:, slot])
+    there = np.flatnonzero(lists.masks[:, slot])[:: 1 if is_last else -1]
     found = np.full(len(lists.sizes), -1)
-    there = there if is_last else there[::-1]
     found[lists.owners[there]] = there  # of several the last one stays
     return found
 
@@ -362,16 +347,15 @@ def nothing(column: Column) -> pa.Scalar:
 def _add_values(
     entries: Entries, known: Sequence[pa.Array], owners: np.ndarray, signs: np.ndarray, values: pa.Array
 ) -> list[pa.Array]:
-    """The sums over distinct values, with those that came added and those that went taken away."""
-    new, count = [], len(entries.facts.sums)
+    """The sums over distinct values, plus those that appeared, minus those that vanished."""
+    new, count = [], len(entries.adds)
     if count:
-        changed = pa.table({"owner": pa.array(owners), "sign": pa.array(signs), "e0": values})
-        added = run_sql(entries.add, changed=changed).combine_chunks()
-        places = pc.index_in(pa.array(np.arange(len(known[0]))), value_set=added["owner"].cast(pa.int64()))
-        changes = [as_type(added[f"s{place}"], known[0].type) for place in range(count)]
-        new += [exact_sums.add_exactly(was, change.take(places)) for was, change in zip(known, changes, strict=False)]
-    for was, kind in zip(known[count:], entries.facts.exact_sums, strict=True):
-        sums = was
+        adds = ", ".join(f"{sql} AS s{place}" for place, sql in enumerate(entries.adds))
+        added = run_row_by_row(f"SELECT {adds} FROM rows", rows=pa.table({"ord": np.arange(len(values)), "e0": values}))
+        for was, numbers in zip(known, added.columns, strict=False):
+            change = exact_sums.sum_any(owners, signs, exact_sums.whole_of(numbers.combine_chunks()), len(was))
+            new.append(exact_sums.add_exactly(was, change))
+    for sums, kind in zip(known[count:], entries.facts.exact_sums, strict=True):
         for splits, mantissas in exact_sums.SPLITS[kind](np.asarray(values)):
             sums = exact_sums.add_sums(sums, owners, splits, pa.array(mantissas * signs))
         new.append(sums)
@@ -380,9 +364,8 @@ def _add_values(
 
 def _decoded(entries: Entries, values: pa.Array) -> pa.Array:
     """The first column of values, NULL where there is none."""
-    there = values.is_valid()
-    (found, *_) = decode_keys(entries.values, values.filter(there))
-    valid = np.asarray(there)
+    valid = np.asarray(values.is_valid())
+    (found, *_) = decode_keys(entries.values, values.drop_null())
     return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 

@@ -1,18 +1,18 @@
 """The program of an epoch: its tasks, what each of them does, and how they run in this process.
 
 In: the plan, the epoch in flight and a store. Out: messages for the next stage, receipts at the end. Always: the same
-wherever the tasks run, with any number of managers; only the stored ranges are read (R9). Splits of the input are read
-first; then the plan's nodes are applied stage by stage, and a stage's output goes to the managers that own it. A
-message reaches its manager's task of the next stage whole, and a task starts when all tasks of the previous stage have
-ended.
+wherever the tasks run, with any number of managers; only the stored ranges are read (R9). Splits are read first; then the
+plan's nodes are applied stage by stage, and a stage's output goes to the managers that own it. A task starts when all
+tasks of the previous stage have ended, and gets all messages to its manager.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -107,15 +107,16 @@ class EpochProgram:
         if has_failed:
             return
         started = time.thread_time()
-        part = StagePart(
-            open_store(), self.plan, self.epoch, self.stages[stage - 1], self._owned(manager), self.settings
-        )
+        nodes = self.stages[stage - 1]
+        owned = tuple(owner == manager or shard in self.divided for shard, owner in enumerate(self.owners))
+        part = StagePart(open_store(), self.plan, self.epoch, nodes, owned, self.settings)
         for given in part.apply(inputs):
             if given and stage == len(self.stages):
                 raise InvariantBroken("the last stage gave something to one after it")
             yield from self._addressed(given)
         counts = replace(part.counts, apply_seconds=time.thread_time() - started)
-        rows = rows_by_shard(self._divisible(inputs, stage), len(self.owners))
+        by_keys = {node.table for node in nodes} - _undivided(self.plan.nodes)
+        rows = rows_by_shard((one for one in inputs if one.table in by_keys), len(self.owners))
         del inputs, part
         failpoint("task.applied")
         yield Message(manager, Receipt(Task(stage, manager), counts, rows))
@@ -134,14 +135,6 @@ class EpochProgram:
             divided = frozenset() if table in whole else self.divided
             for manager, mine in split_by_manager(rows, self.owners, divided):
                 yield Message(manager, Input(table, channel, mine))
-
-    def _owned(self, manager: int) -> tuple[bool, ...]:
-        return tuple(owner == manager or shard in self.divided for shard, owner in enumerate(self.owners))
-
-    def _divisible(self, inputs: Iterable[Input], stage: int) -> Iterator[Input]:
-        """The input of the stage that goes by keys."""
-        tables = {node.table for node in self.stages[stage - 1]} - _undivided(self.plan.nodes)
-        return (one for one in inputs if one.table in tables)
 
 
 @dataclass(slots=True)
@@ -163,9 +156,12 @@ class StagePart:
         collector = DeltaCollector(self.plan, self.epoch, self.settings)
         applier = Applier(self.store, self.owned, self.epoch, self.settings)
         for node in self.nodes:
-            if channels := _by_channel(one for one in inputs if one.table == node.table):
-                applier.store.add_input(node.table, sum(len(rows) for tables in channels.values() for rows in tables))
-                with _attribute_errors_of(node):
+            given = sorted((one for one in inputs if one.table == node.table), key=lambda one: one.channel)
+            channels = {kind: [one.rows for one in some] for kind, some in groupby(given, lambda one: one.channel)}
+            if channels:
+                applier.store.add_input(node.table, sum(len(one.rows) for one in given))
+                stops = node.twin if isinstance(node, RepairNode) else node.table
+                with nullcontext() if isinstance(node, DeltaNode) else attribute_errors_to(stops):
                     yield from self._apply_node(applier, node, channels, collector)
         yield collector.inputs()
         forget_relations()
@@ -174,17 +170,10 @@ class StagePart:
         failpoint("stage.applied")
 
     def _apply_node(
-        self,
-        applier: Applier,
-        node: AppliedNode,
-        channels: dict[Channel, list[pa.Table]],
-        collector: DeltaCollector,
+        self, applier: Applier, node: AppliedNode, channels: dict[Channel, list[pa.Table]], collector: DeltaCollector
     ) -> Iterator[list[Input]]:
-        operator = OPERATORS[type(node)](self.settings)
-        whole = {
-            channel: operator.combine(node, channel, tables, self.store.partitions)
-            for channel, tables in channels.items()
-        }
+        operator, count = OPERATORS[type(node)](self.settings), self.store.partitions
+        whole = {channel: operator.combine(node, channel, tables, count) for channel, tables in channels.items()}
         for channel, events in whole.items():
             if channel.kind == "aside" and not isinstance(node, (DeltaNode, RepairNode)):
                 applier.put_events(node.edges[channel.number].aside or 0, events)
@@ -194,20 +183,12 @@ class StagePart:
                 yield collector.inputs()
 
 
-def _attribute_errors_of(node: AppliedNode) -> AbstractContextManager[None]:
-    """Whoever stops when the node's work fails: nobody for a DELTA, the twin for a repair."""
-    if isinstance(node, DeltaNode):
-        return nullcontext()
-    return attribute_errors_to(node.twin if isinstance(node, RepairNode) else node.table)
-
-
 def split_by_manager(
     table: pa.Table, owners: Sequence[int], divided: frozenset[int] = frozenset()
 ) -> Iterator[tuple[int, pa.Table]]:
     """A channel's input by the manager that owns each record's shard; `owners[shard]` is a manager.
 
-    In a divided shard each key has a manager: that of a group or of a join key where the record belongs to one, so that all
-    that is computed together meets.
+    In a divided shard each key has a manager, by its group or join key if it has one: so all of a group meets.
     """
     if max(owners) == 0:
         if len(table):
@@ -223,7 +204,7 @@ def split_by_manager(
 
 
 def hashes_of_units(table: pa.Table) -> np.ndarray:
-    """Of each row of a channel's input, the hash of its group or join key (`size` bytes of the key), or of its key."""
+    """For each row of a channel's input the hash of its group or join key (`size` bytes of the key), or of its key."""
     keys = VarBinary.from_arrow(table["key"])
     if "size" in table.column_names:
         keys = keys.cut(np.zeros(len(keys), np.int64), np.asarray(table["size"]).astype(np.int64))
@@ -231,7 +212,6 @@ def hashes_of_units(table: pa.Table) -> np.ndarray:
 
 
 def rows_by_shard(inputs: Iterable[Input], shards: int) -> dict[int, int]:
-    """How many rows of input each shard has."""
     found = np.zeros(shards, np.int64)
     for one in inputs:
         found += np.bincount(np.asarray(one.rows["hash"]) % shards, minlength=shards)
@@ -243,21 +223,14 @@ def _undivided(nodes: Iterable[Node]) -> set[int]:
     return {node.table for node in nodes if isinstance(node, TopNode)}
 
 
-def _by_channel(inputs: Iterable[Input]) -> dict[Channel, list[pa.Table]]:
-    found: dict[Channel, list[pa.Table]] = {}
-    for one in sorted(inputs, key=lambda one: one.channel):
-        found.setdefault(one.channel, []).append(one.rows)
-    return found
-
-
 class InProcess:
-    """All tasks in this process, one after the other; messages are passed on unchanged."""
+    """All tasks in this process, one after the other; messages are passed on unchanged. `tell` hears how many are done."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, tell: Callable[[int], None] = lambda done: None) -> None:
+        self._store, self._tell = store, tell
+        self._done = 0
 
     def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
-        """Run all tasks; yields their results."""
         sent = self.carry(m for split in self.in_turn(program.splits) for m in program.read(lambda: self._store, split))
         for stage in range(1, len(program.stages) + 1):
             sent = self.carry(
@@ -268,23 +241,10 @@ class InProcess:
         yield from (message.body for message in sent if isinstance(message.body, (Receipt, Failure)))
 
     def carry(self, messages: Iterable[Message]) -> list[Message]:
-        """Pass messages on."""
         return list(messages)
 
     def in_turn(self, tasks: Iterable) -> Iterable:
         """Tasks in the order in which they run."""
-        return tasks
-
-
-class _Counted(InProcess):
-    """The same, with a word after each task."""
-
-    def __init__(self, store: Store, tell: Callable[[int], None]) -> None:
-        super().__init__(store)
-        self._tell = tell
-        self._done = 0
-
-    def in_turn(self, tasks: Iterable) -> Iterable:
         for task in tasks:
             yield task
             self._done += 1
@@ -298,8 +258,8 @@ def run_in_process(
     settings: WorkSettings | None = None,
     tell: Callable[[Working], None] = lambda event: None,
 ) -> Counts:
-    """The whole epoch in this process, as one manager that owns every partition; `tell` hears of each task that is done."""
+    """The whole epoch in this process, as one manager that owns every partition; `tell` is called after each task."""
     program = EpochProgram.of(store, plan, epoch, [0] * store.partitions, settings or WorkSettings())
     tasks = program.tasks
-    exchange = _Counted(store, lambda done: tell(Working(epoch.epoch, done, len(tasks))))
+    exchange = InProcess(store, lambda done: tell(Working(epoch.epoch, done, len(tasks))))
     return require_all(tasks, exchange.run(program))

@@ -1,7 +1,7 @@
 """Receipts: what a task of an epoch did, as a value that reaches the coordinator.
 
-In: counts of one task, or its error. Out: messages beside those with input. Always: an epoch is committed only with the
-receipts of all its tasks, and without a failure (R18a).
+In: counts of one task, or its error. Out: messages. Always: an epoch is committed only with the receipts of all its tasks,
+and without a failure (R18a).
 """
 
 from __future__ import annotations
@@ -12,20 +12,12 @@ from operator import attrgetter
 from typing import Any
 
 from viewkeeper import errors
-from viewkeeper.errors import (
-    EpochFailed,
-    EpochTooLarge,
-    Fenced,
-    InvariantBroken,
-    StoreError,
-    ViewFailed,
-    ViewKeeperError,
-)
+from viewkeeper.errors import EpochFailed, InvariantBroken, ViewKeeperError
 from viewkeeper.model.json_codec import from_json_value, to_json_value
 from viewkeeper.model.wording import cause_of
 from viewkeeper.model.work_stats import Counts, add_up
 
-_MOST_TELLING = (Fenced, ViewFailed, EpochTooLarge, StoreError, ViewKeeperError)
+_MOST_TELLING = (errors.Fenced, errors.ViewFailed, errors.EpochTooLarge, errors.StoreError, ViewKeeperError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +45,8 @@ class Failure:
 
     @staticmethod
     def of(error: Exception, epoch: int) -> Failure:
-        """An error of the store itself (full, busy, corrupt) stays as it is, and aborts no epoch.
-
-        Everything else is EpochFailed, so that an epoch that cannot finish is made smaller or aborted (R8).
+        """An error of the store itself (full, busy, corrupt) stays as it is, and aborts no epoch; everything else is
+        EpochFailed, so that an epoch that cannot finish is made smaller or aborted (R8).
         """
         if isinstance(error, ViewKeeperError) and not isinstance(error, InvariantBroken):
             return Failure(error)
@@ -69,10 +60,10 @@ class Failure:
 
 
 def result_to_json(result: Receipt | Failure) -> dict[str, Any]:
-    """A result as JSON: what comes out of a shuffle is data, and no code that it names is run."""
+    """The result as JSON: what comes out of a shuffle is data, and no code that it names is run."""
     if isinstance(result, Receipt):
         return {"receipt": to_json_value(result)}
-    # of an adapter's own error the kind that everybody knows
+    # instead of an adapter's own error its nearest public base class
     kind = next(kind for kind in type(result.error).__mro__ if hasattr(errors, kind.__name__))
     return {"failure": kind.__name__, "of": list(result.error.__reduce__()[1])}
 
@@ -88,23 +79,18 @@ def result_from_json(value: dict[str, Any]) -> Receipt | Failure:
 
 def require_all(tasks: Collection[Task], got: Iterable[Receipt | Failure]) -> Counts:
     """R18a: require the receipt of every task; a task that ran twice counts once. Raises the error of a failed task."""
-    receipts: dict[Task, Receipt] = {}
-    failures: list[ViewKeeperError] = []
-    for one in got:
-        if isinstance(one, Failure):
-            failures.append(one.error)
-        else:
-            receipts[one.task] = one
-    for kind in _MOST_TELLING:
-        for error in failures:
-            if isinstance(error, kind):
-                raise error
+    results = list(got)
+    receipts = {one.task: one for one in results if isinstance(one, Receipt)}
+    failures = [one.error for one in results if isinstance(one, Failure)]
+    for error in (error for kind in _MOST_TELLING for error in failures if isinstance(error, kind)):
+        raise error
     if missing := set(tasks) - receipts.keys():
-        named = ", ".join(f"{task.number} of stage {task.stage}" for task in sorted(missing, key=attrgetter("stage")))
-        raise EpochFailed(f"receipts are missing of tasks {named}", "the epoch stays in flight and is run again")
+        named = ", ".join(
+            f"task {task.number} of stage {task.stage}" for task in sorted(missing, key=attrgetter("stage"))
+        )
+        raise EpochFailed(f"the epoch has no result from {named}", "it stays in flight and is run again")
     return Counts.total(receipt.counts for receipt in receipts.values())
 
 
 def rows_of_all(got: Iterable[Receipt | Failure]) -> dict[int, int]:
-    """The rows of input by shard of all tasks."""
     return add_up([{}, *(one.rows for one in got if isinstance(one, Receipt))])

@@ -1,14 +1,13 @@
-"""Repair: the records of a table that differ from those of its twin are put right.
+"""Repair: the events that correct the records of a table that differ from those of its twin.
 
-In: a table and its twin, which was filled anew from base tables, both as of the epoch before. Out: an event for each
-record that is wrong, missing or extra. Always: a function of the versions below the epoch, so that a re-run finds the same
-(R7); records that are right are not written.
+In: a table and its twin, which was filled from base tables, both as of the epoch before. Out: an event for each record
+that is wrong, missing or extra. Always: a function of the versions below the epoch, so that a re-run finds the same (R7).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, pairwise
 
 import numpy as np
@@ -18,22 +17,13 @@ from viewkeeper.model.entryblocks import Blocks, decode_blocks
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keys import part_end
 from viewkeeper.model.work_stats import Size, add_up
-from viewkeeper.operators.apply import AppliedChanges, Applier, size_of
-from viewkeeper.operators.messages import ROWS, Channel
-from viewkeeper.operators.operator import Operator
+from viewkeeper.operators.apply import size_of
 from viewkeeper.plan.nodes import RepairNode
 from viewkeeper.ports.records import VersionedTables
 
 Record = tuple[bytes, bytes]
 Event = tuple[bytes, bytes | None]  # a key, and the right row under it
 _DAMAGED = (ArithmeticError, LookupError, ValueError, MemoryError)  # what a row that is none may lead to
-
-
-class RepairOperator(Operator[RepairNode]):
-    """Events are the new states of records."""
-
-    def apply(self, applier: Applier, node: RepairNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[AppliedChanges]:
-        yield applier.put_events(node.table, inputs[ROWS])
 
 
 def differences(store: VersionedTables, node: RepairNode, partition: int, epoch: Inflight) -> tuple[pa.Table, Size]:

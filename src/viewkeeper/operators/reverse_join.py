@@ -1,11 +1,10 @@
 """REVERSE-JOIN: the entries of a join's sides as relations that SQL can join, and how many matches a row has.
 
-In: events of entries, join keys to look up, and changed rows of sides. Out: relations with `n` (the row's number),
-`st`, `j` (the join key's bytes), `o0…` (those of its parts that the join emits), the row key `k0…` and the columns
-`v0…`; and whether a row had a match and whether it has one. Always: `st` is -1 for a deleted row, 1 for an inserted
-one, 0 for an unchanged one, as of the epoch before; `j` is NULL where the join key has a NULL, because it matches
-nothing. Old match counts come from the version below the epoch, new ones are the old ones plus the changes; entries are
-never counted.
+In: events of entries, join keys to look up, and changed rows of sides. Out: relations with `n` (the row's number), `st`,
+`j` (the join key's bytes), `o0…` (those of its parts that the join emits), the row key `k0…` and the columns `v0…`; and
+whether a row had and has a match. Always: `st` is -1 for a deleted row, 1 for an inserted one, 0 for an unchanged one, as
+of the epoch before; `j` is NULL where a part of the join key is, because it matches nothing. Match counts come from the
+version below the epoch and the changes; entries are never counted.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ def entry_events(node: JoinNode, side: int, rows: pa.Table) -> pa.Table:
     """The events of a side's entries; `size` bytes of a key are the join key, which also decides the partition."""
     prefixes, hashes = encode_keys(node.on, [rows[f"j{i}"] for i in range(len(node.on))], len(rows))
     parts = [pa.array(np.full(len(rows), side, np.int32)), *(rows[f"k{i}"] for i in range(len(node.sides[side].key)))]
-    behind, _ = encode_keys((SIDE, *node.sides[side].key), parts, len(rows))
+    after, _ = encode_keys((SIDE, *node.sides[side].key), parts, len(rows))
     whole = VarBinary.from_arrow(prefixes)
-    keys = join([whole, VarBinary.from_arrow(behind)]).to_arrow()
+    keys = join([whole, VarBinary.from_arrow(after)]).to_arrow()
     found = events(keys, hashes, rows, node.sides[side].row)
     return found.append_column("size", pa.array(whole.lengths.astype(np.int32)))
 
@@ -52,9 +51,6 @@ class JoinKeys:
 
     def only(self, chosen: np.ndarray) -> JoinKeys:
         return JoinKeys(self.keys.filter(pa.array(chosen)), self.hashes[chosen])
-
-    def table(self) -> pa.Table:
-        return pa.table({"key": self.keys, "hash": pa.array(self.hashes)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +158,8 @@ def _looked_up_rows(
     stays = np.asarray(found.rows.is_valid()) & ~np.asarray(pc.is_in(keys, value_set=changed.touched))
     if stays.any():
         chosen = pa.array(stays)
-        part = SideRows(
-            pa.table({"row": found.rows.filter(chosen)}), keys.filter(chosen), np.asarray(found.input["hash"])[stays]
-        )
-        yield _stored_rows(node, side, [part])
+        rows, hashes = pa.table({"row": found.rows.filter(chosen)}), np.asarray(found.input["hash"])[stays]
+        yield _stored_rows(node, side, [SideRows(rows, keys.filter(chosen), hashes)])
 
 
 def _stored_rows(node: JoinNode, side: int, parts: Sequence[SideRows]) -> SideRows:
@@ -179,9 +173,7 @@ def _relation(node: JoinNode, side: int, keys: pa.Array, rows: pa.Array, states:
     width = len(node.on)
     decoded, prefixes = decode_after(node.on, (SIDE, *node.sides[side].key), keys)
     if any(part.null_count for part in decoded[:width]):
-        whole = np.ones(len(keys), bool)
-        for part in decoded[:width]:
-            whole &= np.asarray(part.is_valid())
+        whole = np.logical_and.reduce([np.asarray(part.is_valid()) for part in decoded[:width]])
         prefixes = pc.if_else(pa.array(whole), prefixes, pa.scalar(None, pa.binary()))
     columns = {"n": pa.array(np.arange(len(keys))), "st": pa.array(states), "j": prefixes}
     columns |= {f"o{part}": decoded[part] for _, part in node.sides[side].on_copies}
@@ -201,7 +193,7 @@ class SideCounts:
         keys = pa.concat_arrays([one.keys for one in touched]).dictionary_encode()
         _, first = np.unique(np.asarray(keys.indices), return_index=True)
         hashes = np.concatenate([one.hashes for one in touched])[first]
-        found = applier.find(table, JoinKeys(keys.dictionary, hashes).table())
+        found = applier.find(table, pa.table({"key": keys.dictionary, "hash": pa.array(hashes)}))
         self._keys = found.input["key"].combine_chunks()
         self._old = np.stack([np.asarray(part.fill_null(0)) for part in decode_rows(_COUNTS, found.rows)])
         self._new = self._old + np.stack([self._changes(rows) for rows in changed])
@@ -252,7 +244,7 @@ def change_matches(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Subtract `less` and add `more` matches to unchanged rows; returns which had one, and which have one.
 
-    Only rows that lose or gain matches are returned: for the others both results are the same.
+    Both are False of rows that neither lose nor gain matches.
     """
     was, now = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     touched = np.flatnonzero(less + more)

@@ -1,8 +1,7 @@
 """Top-n: the first rows of an order, kept by rank.
 
 In: events of rows under (order, row key). Out: the ranks whose row changed. Always: the order is total, because the row
-key is its last part; only the first entries are read, as of the epoch before, and never more than the limit plus the
-number of deleted ones.
+key is its last part; of the entries as of the epoch before only the limit plus the number of deleted ones is read.
 """
 
 from __future__ import annotations
@@ -21,54 +20,48 @@ from viewkeeper.model.varbinary import VarBinary, join
 from viewkeeper.operators.apply import Applier, differs
 from viewkeeper.operators.delta_rows import Delta, delta_of_output
 from viewkeeper.operators.messages import ROWS, Channel
-from viewkeeper.operators.operator import EdgeOperator, events
+from viewkeeper.operators.operator import RowsOperator, events
 from viewkeeper.plan.nodes import TopNode
 
 _RANK = Column("rank", INT, nullable=False)
 _NULL_FIRST, _PRESENT, _NULL_LAST = b"\x00", b"\x01", b"\x02"
 
 
-class TopOperator(EdgeOperator[TopNode]):
+class TopOperator(RowsOperator[TopNode]):
     """Every row in order, and the ranks of the first ones."""
 
     def input_of(self, node: TopNode, number: int, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
         yield ROWS, ranked_events(node, rows)
 
     def apply(self, applier: Applier, node: TopNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta]:
-        if ROWS in inputs:
-            yield from apply_top(applier, node, inputs[ROWS])
+        """Put the entries; yields the rows that left or took a rank."""
+        if ROWS not in inputs:
+            return
+        changes, partitions = applier.put_events(node.table, inputs[ROWS]).table()
+        if not len(changes):
+            return
+        keys, rows = (changes[name].combine_chunks() for name in ("key", "after"))
+        deleted = len(changes) - changes["before"].null_count
+        old_keys, old_rows = _first_entries(applier, node, int(partitions[0]), node.limit + deleted)
+        stays, there = pc.invert(pc.is_in(old_keys, value_set=keys)), rows.is_valid()
+        now_keys = pa.concat_arrays([old_keys.filter(stays), keys.filter(there)])
+        now_rows = pa.concat_arrays([old_rows.filter(stays), rows.filter(there)])
+        order = pc.sort_indices(now_keys)[: node.limit]
+        yield _delta(node, old_rows[: node.limit], now_rows.take(order))
 
 
 def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:
     """The events of entries; all lie in one partition, because any two may be neighbours."""
-    count = len(rows)
-    parts: list[VarBinary] = []
+    count, parts = len(rows), list[VarBinary]()
     for i, column in enumerate(node.order):
         parts += _ordered(column, rows[f"o{i}"], descending=node.descending[i], nulls_first=node.nulls_first[i])
-    behind, _ = encode_keys(node.key, [rows[f"k{i}"] for i in range(len(node.key))], count)
-    keys = join([*parts, VarBinary.from_arrow(behind)]).to_arrow() if count else pa.array([], pa.binary())
+    last, _ = encode_keys(node.key, [rows[f"k{i}"] for i in range(len(node.key))], count)
+    keys = join([*parts, VarBinary.from_arrow(last)]).to_arrow() if count else pa.array([], pa.binary())
     _, hashes = encode_keys((), [], count)
     return events(keys, hashes, rows, node.row)
 
 
-def apply_top(applier: Applier, node: TopNode, part: pa.Table) -> Iterator[Delta]:
-    """Put the entries; yields the rows that left or took a rank."""
-    changes, partitions = applier.put_events(node.table, part).table()
-    if not len(changes):
-        return
-    keys, rows = (changes[name].combine_chunks() for name in ("key", "after"))
-    deleted = len(changes) - changes["before"].null_count
-    old_keys, old_rows = _first_entries(applier, node, int(partitions[0]), node.limit + deleted)
-    stays = np.asarray(pc.invert(pc.is_in(old_keys, value_set=keys)))
-    there = np.asarray(rows.is_valid())
-    now_keys = pa.concat_arrays([old_keys.filter(pa.array(stays)), keys.filter(pa.array(there))])
-    now_rows = pa.concat_arrays([old_rows.filter(pa.array(stays)), rows.filter(pa.array(there))])
-    order = pc.sort_indices(now_keys)[: node.limit]
-    yield _delta(node, old_rows[: node.limit], now_rows.take(order))
-
-
 def _first_entries(applier: Applier, node: TopNode, partition: int, wanted: int) -> tuple[pa.Array, pa.Array]:
-    """The first entries as of the epoch before."""
     keys, rows, count = [pa.array([], pa.binary())], [pa.array([], pa.binary())], 0
     for batch in applier.store.scan_prefixes(partition, node.table, [b""], applier.epoch, rows_max=wanted):
         keys.append(batch["key"])
@@ -101,8 +94,5 @@ def _ordered(column: Column, array: pa.ChunkedArray, *, descending: bool, nulls_
     """A mark for NULL and the value's bytes, in the order asked for; for a NULL only the mark counts."""
     flat = array.combine_chunks()
     marks = pc.if_else(flat.is_valid(), _PRESENT, _NULL_FIRST if nulls_first else _NULL_LAST)
-    encoded, _ = encode_keys((column,), [flat], len(flat))
-    whole = VarBinary.from_arrow(encoded)
-    if descending:
-        whole = VarBinary(np.bitwise_not(whole.data), whole.offsets)
-    return [VarBinary.from_arrow(marks), whole]
+    whole = VarBinary.from_arrow(encode_keys((column,), [flat], len(flat))[0])
+    return [VarBinary.from_arrow(marks), VarBinary(~whole.data, whole.offsets) if descending else whole]

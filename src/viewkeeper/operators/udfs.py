@@ -1,7 +1,7 @@
 """UDFs: values of aggregates that SQL cannot compute.
 
-In: accumulators of groups, as Arrow columns. Out: one value for each group. Always: a function of the accumulators
-alone; the same function serves a view, group by group, and a SELECT, inside of DuckDB.
+In: accumulators of groups, as Arrow columns. Out: one value for each group. Always: a view and a SELECT inside of DuckDB
+call the same function.
 """
 
 from __future__ import annotations

@@ -1,30 +1,29 @@
 """The layout of a γ record: which accumulators it keeps, and how output values are computed from them.
 
-In: a bound grouping, the outputs over it and HAVING. Out: state columns with the SQL that sums them, the
-PRE-AGGREGATIONs, value columns with the SQL that finishes them. Always: accumulators are exact (a DECIMAL is summed as
-its unscaled value, a DOUBLE as its mantissa and exponent), never NULL, and one accumulator or PRE-AGGREGATION serves
-all aggregates that need it.
+In: a bound grouping, the outputs over it and HAVING. Out: state columns with what a row adds to each, the PRE-AGGREGATIONs,
+value columns with the SQL that finishes them. Always: accumulators are exact (a DECIMAL is summed as its unscaled value, a
+DOUBLE as its mantissa and exponent), never NULL, and one serves all aggregates that need it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 from viewkeeper.algebra.aggregates import FUNCTIONS, SUMS, Kept
 from viewkeeper.algebra.canonical import spell
-from viewkeeper.algebra.expressions import Aggregate, AggregationRef, Case, ColumnRef, Expression, Literal
+from viewkeeper.algebra.expressions import Aggregate, AggregationRef, ColumnRef, Expression, columns_of, walk
 from viewkeeper.algebra.relations import Grouping, Output
 from viewkeeper.codegen.expression_sql import emit, guarded
-from viewkeeper.codegen.relation_sql import arguments
+from viewkeeper.codegen.relation_sql import arguments, unfiltered
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column
-from viewkeeper.model.types import BIGINT, BINARY, INT128
-from viewkeeper.plan.nodes import Computed, DoubleSum, Facts, OutputColumn
+from viewkeeper.model.types import BIGINT, BINARY, INT128, SqlType
+from viewkeeper.plan.nodes import Computed, DoubleSum, Facts, OutputColumn, Term
 
 Item = TypeVar("Item")
-_DIGITS_OF_BIGINT = 18
 _ROWS = Aggregate("count", (), BIGINT)
 
 
@@ -34,45 +33,28 @@ class EntryPlan:
 
     arguments: tuple[int, ...]
     facts: Facts
-    each: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """An exact count or sum: its SQL over the rows of a group, and what a single row gives to it.
-
-    `given`: the latter, over the columns of the grouped relation.
-    """
+    """An exact count or sum: its column, and what a row gives to it that meets the FILTER (`nodes.Given`)."""
 
     column: Column
-    sql: str
-    each: str
-    given: Given
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a row gives to an accumulator: a number, 1 where there is no SQL of it, if it meets the FILTER of the aggregate.
-
-    `is_whole`: the number is an INT, a BIGINT, a BOOLEAN or a sum, perhaps NULL for 0. `can_fail`: computing it can.
-    """
-
-    sql: str | None = None
+    term: Term | None = None
+    is_count: bool = False
     filter: Expression | None = None
-    is_whole: bool = True
-    can_fail: bool = False
 
 
 class Accumulators:
-    """What a group's record keeps, as collected so far; `s0` is the row count. `arguments` are those of the aggregates:
-    `a0…` of the inner SELECT."""
+    """What a group's record keeps, as collected so far; `s0` is the row count. `arguments` are those of the aggregates."""
 
     def __init__(self, finer: Finer | None = None) -> None:
         self._finer = finer
         self.arguments: list[Expression] = []
         self._places: dict[str, int] = {}  # of arguments, by what they mean
         self.states = list[Accumulator]()
-        self._states: dict[str, int] = {}  # the place of each, by its SQL
+        self._states: dict[tuple[str, int, int], int] = {}  # the place of each, by the sum, its argument and the limb
         self.exact_sums: dict[DoubleSum, int] = {}  # and the place of each, as of the next
         self.computed: dict[Computed, int] = {}
         self.entries: list[EntryPlan] = []
@@ -84,26 +66,18 @@ class Accumulators:
         kept = _KeptOfCall(self, arguments(call), call.distinct)
         return kept if self._finer is None else _KeptOfFiner(self, kept, self._finer.kept.kept_of(call), self._finer)
 
-    def finished(self, call: Aggregate) -> str:
-        """The aggregate's value, as SQL over the group's accumulators."""
-        return FUNCTIONS[call.function].value(self.kept_of(call), call.arg_type, call.type)
+    def finished(self, call: Aggregate) -> Finished:
+        kept = _Noted(self.kept_of(call))
+        return Finished(FUNCTIONS[call.function].value(kept, call.arg_type, call.type), frozenset(kept.names))
 
     @property
-    def names(self) -> list[str]:
-        """What a group's record keeps, by the names in `states`; an exact sum of DOUBLE is no value as it is."""
-        names = [f"s{place}" for place in range(len(self.states))] + [""] * len(self.exact_sums)
+    def record(self) -> list[tuple[str, Column]]:
+        """The columns of a group's record with their names in `states`; an exact sum of DOUBLE has none."""
+        found = [(f"s{place}", state.column) for place, state in enumerate(self.states)]
+        found += [("", Column("", BINARY, nullable=False))] * len(self.exact_sums)
         for number, plan in enumerate(self.entries):
-            names += plan.facts.named(number, self.values(plan))
-        return names
-
-    @property
-    def columns(self) -> list[Column]:
-        """The columns of a group's record that are `names`."""
-        columns = [state.column for state in self.states]
-        columns += [Column("", BINARY, nullable=False)] * len(self.exact_sums)
-        for number, plan in enumerate(self.entries):
-            columns += plan.facts.named(number, self.values(plan)).values()
-        return columns
+            found += plan.facts.named(number, self.values(plan)).items()
+        return found
 
     def values(self, plan: EntryPlan) -> tuple[Column, ...]:
         """The columns of the values of a PRE-AGGREGATION."""
@@ -130,8 +104,8 @@ class Accumulators:
             self.arguments.append(arg)
         return place
 
-    def add(self, wanted: Accumulator) -> str:
-        place = _place(self._states, wanted.sql)
+    def add(self, wanted: Accumulator, kind: str, argument: int = 0, limb: int = 0) -> str:
+        place = _place(self._states, (kind, argument, limb))
         if place == len(self.states):
             self.states.append(wanted)
         return f"s{place}"
@@ -149,15 +123,12 @@ class _KeptOfCall:
         if self.distinct:
             return f"d{self.kept.of_entries(self.args, counted=True)}"
         if not self.args or not self.args[0].nullable:  # the count of an x that is never NULL is the row count
-            rows = Column("count(*)", BIGINT, nullable=False)
-            return self.kept.add(Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", Given()))
-        arg, name = self.args[0], f"a{self.kept.argument(self.args[0])}"
-        column = Column(f"count({arg.text})", BIGINT, nullable=False)
+            return self.kept.add(Accumulator(Column("count(*)", BIGINT, nullable=False)), "rows")
+        arg, place = self.args[0], self.kept.argument(self.args[0])
         value, condition = unfiltered(arg)
-        number = f"{emit(value)} IS NOT NULL" if value.nullable or value.fallible else None
-        given = Given(number, condition, can_fail=value.fallible)
-        each = f"CAST({name} IS NOT NULL AS BIGINT)"
-        return self.kept.add(Accumulator(column, f"count({name})", each, given))
+        term = term_of(value) if value.nullable or value.fallible else None
+        column = Column(f"count({arg.text})", BIGINT, nullable=False)
+        return self.kept.add(Accumulator(column, term, term is not None, condition), "count", place)
 
     def total(self, kind: str) -> list[str]:
         arg = self.args[0]
@@ -168,15 +139,10 @@ class _KeptOfCall:
             return [f"t{_place(self.kept.exact_sums, DoubleSum(place, kind))}"]
         names = []
         value, condition = unfiltered(arg)
-        limbs = zip(SUMS[kind](f"a{place}", arg.type), SUMS[kind](emit(value), arg.type), strict=True)
-        for limb, ((of_rows, of_one), (_, number)) in enumerate(limbs):
+        for limb, number in enumerate(_numbers(kind, emit(value), arg.type)):
             column = Column(f"{kind}({arg.text}){f' limb {limb}' if limb else ''}", INT128, nullable=False)
-            sql, each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in (of_rows, of_one))
-            is_whole = kind == "sum" and (arg.type.is_integer or 0 < arg.type.precision <= _DIGITS_OF_BIGINT)
-            if not arg.type.is_integer:
-                number = f"CAST({number} AS BIGINT)" if is_whole else f"CAST(coalesce({number}, 0) AS HUGEINT)"
-            given = Given(number, condition, is_whole, value.fallible)
-            names.append(self.kept.add(Accumulator(column, sql, each, given)))
+            accumulator = Accumulator(column, term_of(value, number), filter=condition)
+            names.append(self.kept.add(accumulator, kind, place, limb))
         return names
 
     def end(self, *, is_last: bool) -> str:
@@ -192,22 +158,21 @@ class _KeptOfCall:
         plan = entries[number]
         if arg.type.kind == "DOUBLE":
             kinds = _places(plan.facts.exact_sums)
-            names = [f"y{number}_{_place(kinds, kind)}"]
+            place = _place(kinds, kind)
             entries[number] = replace(plan, facts=replace(plan.facts, exact_sums=tuple(kinds)))
-            return names
-        each, columns, places = _places(plan.each), list(plan.facts.sums), []
-        for limb, (_, sql) in enumerate(SUMS[kind]("e0", arg.type)):
-            places.append(_place(each, sql))
+            return [f"y{number}_{place}"]
+        adds, columns, places = _places(plan.adds), list(plan.facts.sums), []
+        for limb, sql in enumerate(_numbers(kind, "e0", arg.type)):
+            places.append(_place(adds, sql))
             if places[-1] == len(columns):
                 columns.append(Column(f"{kind}(distinct {arg.text}) limb {limb}", INT128, nullable=False))
-        entries[number] = replace(plan, facts=replace(plan.facts, sums=tuple(columns)), each=tuple(each))
+        entries[number] = replace(plan, facts=replace(plan.facts, sums=tuple(columns)), adds=tuple(adds))
         return [f"x{number}_{place}" for place in places]
 
 
 @dataclass(frozen=True, slots=True)
 class Finer:
-    """A γ of the same rows by more groups, from whose records this one is computed: `groups` are this one's over the key of
-    these, which has so many columns."""
+    """A γ of the same rows by more groups, from whose records this one is computed: `groups` are this one's over its key."""
 
     groups: tuple[Expression, ...]
     key_columns: int
@@ -215,8 +180,9 @@ class Finer:
 
     def column(self, name: str) -> ColumnRef:
         """What its records keep under a name, among their columns."""
-        place = self.kept.names.index(name)
-        column = self.kept.columns[place]
+        record = self.kept.record
+        place = [known for known, _ in record].index(name)
+        column = record[place][1]
         return ColumnRef(self.key_columns + place, column.name, column.type, column.nullable)
 
 
@@ -245,10 +211,51 @@ class _KeptOfFiner:
 
     def _sum(self, name: str) -> str:
         column = self.records.column(name)
-        arg = f"CAST(a{self.kept.argument(column)} AS {column.type.duckdb})"
-        given = Given(emit(column))
-        sql = f"CAST(coalesce(sum({arg}), 0) AS {column.type.duckdb})"
-        return self.kept.add(Accumulator(Column(column.name, column.type, nullable=False), sql, arg, given))
+        accumulator = Accumulator(Column(column.name, column.type, nullable=False), term_of(column))
+        return self.kept.add(accumulator, "total", self.kept.argument(column))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An aggregate's value, as SQL over the group's accumulators, and which of these, and of what is computed, it names."""
+
+    sql: str
+    reads: frozenset[str]
+
+
+class _Noted:
+    """`Kept`, and the names that it has given."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self.names = set[str]()
+
+    def count(self) -> str:
+        return self._note(self._kept.count())
+
+    def total(self, kind: str) -> list[str]:
+        return [self._note(name) for name in self._kept.total(kind)]
+
+    def end(self, *, is_last: bool) -> str:
+        return self._note(self._kept.end(is_last=is_last))
+
+    def computed(self, function: str, *args: str) -> str:
+        return self._note(self._kept.computed(function, *args))
+
+    def _note(self, name: str) -> str:
+        self.names.add(name)
+        return name
+
+
+def term_of(value: Expression, sql: str = "") -> Term:
+    """A value as a term; or SQL that is made of it, and fails where it does."""
+    return Term(sql or emit(value), columns_of(value), value.fallible)
+
+
+def _numbers(kind: str, sql: str, type_: SqlType) -> list[str]:
+    """What a value gives to the parts of its exact sum: the number itself, where Arrow has it as an integer and a scale."""
+    parts = [one for _, one in SUMS[kind](sql, type_)]
+    return [sql] if kind == "sum" and len(parts) == 1 else [f"CAST({part} AS HUGEINT)" for part in parts]
 
 
 def _place(known: dict[Item, int], item: Item) -> int:
@@ -260,20 +267,13 @@ def _places(items: Iterable[Item]) -> dict[Item, int]:
     return {item: place for place, item in enumerate(items)}
 
 
-def unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
-    """An argument without its FILTER (`codegen.relation_sql.arguments`), and the condition of that."""
-    match arg:
-        case Case(branches=((condition, value),), default=Literal(value=None)) if value.type == arg.type:
-            return value, condition
-    return arg, None
-
-
 @dataclass(frozen=True, slots=True)
 class AggregateLayout:
     groups: tuple[Expression, ...]
     kept: Accumulators
     values: tuple[Column, ...]
     finish: str
+    finish_reads: frozenset[str]
     can_fail: bool
     has_having: bool
     shown: tuple[OutputColumn, ...]
@@ -282,12 +282,12 @@ class AggregateLayout:
 def lay_out_aggregation(
     grouping: Grouping, outputs: Sequence[Output], having: Expression | None, finer: Finer | None = None
 ) -> AggregateLayout:
-    known = [] if finer is None else finer.kept.names
+    known = [] if finer is None else finer.kept.record
     kept = Accumulators(finer)
     finished = [kept.finished(aggregate) for aggregate in grouping.aggregates]
-    if finer is not None and finer.kept.names != known:
+    if finer is not None and finer.kept.record != known:
         raise InvariantBroken("a finer γ does not keep what a coarser one needs")
-    names = kept.names if having is None else []  # before the values that are computed
+    names = [name for name, _ in kept.record] if having is None else []  # before the values that are computed
     stored = _places(names)
     values: dict[Expression, int] = {}
     shown: list[OutputColumn] = []
@@ -297,14 +297,18 @@ def lay_out_aggregation(
         match expression:
             case AggregationRef(source="group", position=place):
                 shown.append(OutputColumn(column, "key", place))
-            case AggregationRef(position=number) if finished[number] in stored:
-                shown.append(OutputColumn(column, "row", stored[finished[number]]))
+            case AggregationRef(position=number) if finished[number].sql in stored:
+                shown.append(OutputColumn(column, "row", stored[finished[number].sql]))
             case _:
                 shown.append(OutputColumn(column, "row", len(names) + _place(values, expression)))
-    finish, can_fail = _finish_sql(list(values), having, finished)
+    finish, can_fail = _finish_sql(list(values), having, [one.sql for one in finished])
     columns = tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values)
     groups = grouping.groups if finer is None else finer.groups
-    return AggregateLayout(groups, kept, columns, finish, can_fail, having is not None, tuple(shown))
+    reads = set[str]()
+    for part in chain.from_iterable(map(walk, [*values, *([] if having is None else [having])])):
+        if isinstance(part, AggregationRef):
+            reads |= {f"k{part.position}"} if part.source == "group" else finished[part.position].reads
+    return AggregateLayout(groups, kept, columns, finish, frozenset(reads), can_fail, having is not None, tuple(shown))
 
 
 def _finish_sql(values: Sequence[Expression], having: Expression | None, finished: Sequence[str]) -> tuple[str, bool]:

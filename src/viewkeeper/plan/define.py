@@ -1,22 +1,20 @@
 """Defining a view: from its text to its catalog entry, with a table for each node.
 
-In: a catalog, a name and a text. Out: a `ViewDefinition` under the catalog's next id, and the stored nodes that it
-needs; of an existing view its relation, and its nodes with their tables. Always: pure; the same catalog and text give
-the same definition. A node that is stored under the same canonical text is used again, unless other nodes cannot be
-filled from it: only the records of copies and γ hold all their output so far.
+In: a catalog, a name and a text. Out: a `ViewDefinition` under the catalog's next id, and the stored nodes that it needs;
+of an existing view its relation, and its nodes. Always: pure; the same catalog and text give the same definition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from itertools import combinations
+from typing import Protocol
 
 from viewkeeper.algebra.expressions import AggregationRef
 from viewkeeper.algebra.relations import (
     Aggregation,
-    Grouping,
     Index,
     Join,
     Project,
@@ -29,7 +27,8 @@ from viewkeeper.algebra.relations import (
     is_product,
     walk_relations,
 )
-from viewkeeper.catalog.catalog import Catalog, ErrorList, StoredNode, ViewDefinition, with_dependents
+from viewkeeper.algebra.row_key import row_key
+from viewkeeper.catalog.catalog import Catalog, StoredNode, ViewDefinition
 from viewkeeper.catalog.shared_state import Sharing, Source
 from viewkeeper.errors import DuplicateName, InvariantBroken, UnsupportedSql
 from viewkeeper.model.memo import Memo
@@ -37,130 +36,91 @@ from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.syntax import CreateIndex
 from viewkeeper.plan import share_copies, share_groupings
 from viewkeeper.plan.lower import Lowered, lower_view
-from viewkeeper.plan.nodes import AggregateNode, Node, ProjectNode
-from viewkeeper.plan.optimize import SHARE_COPIES, SHARE_GROUPINGS, SHARE_NODES, optimize
+from viewkeeper.plan.optimize import SWITCHES, optimize, rules_over
 from viewkeeper.plan.relation_checks import check_constants, check_text_growth
 from viewkeeper.plan.share_groupings import Grouped
+from viewkeeper.plan.share_nodes import assign, share_nodes
 from viewkeeper.sql.alternatives import refuse_fallible, refuse_keyless
 from viewkeeper.sql.bind_query import bind_query
 from viewkeeper.sql.statement_parser import parse_statements
 
 
-def assign(
-    lowered: Lowered, stored: Collection[StoredNode], view: TableId, *, without: Collection[int] = ()
-) -> tuple[StoredNode, ...]:
-    """The stored nodes of a view that is made with the id `view`, its own last; new ones have the ids after it.
+class SharingRule(Protocol):
+    """What `share_copies` and `share_groupings` know of views that one node computes."""
 
-    `without`: tables of stored nodes that must not be used.
+    def fits(self, relation: Relation, members: tuple[Relation, ...]) -> bool: ...
+
+    def over_shared(self, relation: Relation, members: tuple[Relation, ...]) -> Relation: ...
+
+    def has_room(self, members: tuple[Relation, ...]) -> bool: ...
+
+    def kept_relations(self, members: tuple[Relation, ...]) -> tuple[Relation, ...]: ...
+
+
+def rule_of(members: tuple[Relation, ...]) -> SharingRule:
+    return share_copies if Grouped.of(members[0]) is None else share_groupings
+
+
+def plans_of(relation: Relation, rules_off: Collection[str] = ()) -> dict[tuple[str, ...], Lowered]:
+    """The plans of a relation, by the rules that are off: first with all others, then without some that rewrite it.
+
+    All have the same key, by which clients read a view. A relation that reads views has one plan: the nodes of those views
+    are found by the rules that they were planned by.
     """
-    chosen = _usable(lowered, stored, without)
-    placed: dict[int, TableId] = {}
-    free = view + 1
-    for text, node in zip(lowered.texts, lowered.nodes, strict=True):
-        if text not in chosen:
-            own = tuple(TableId(free + place) for place in range(len(node.tables)))
-            free += len(own)
-            placed |= zip(node.tables, own, strict=True)
-            chosen[text] = _stored(with_tables(node, placed), text, view)
-        placed |= zip(node.tables, chosen[text].tables, strict=True)
-    return tuple(chosen[text] for text in lowered.texts)
+    found = {tuple(rules_off): lower_view(optimize(relation, without=rules_off))}
+    (first,) = found.values()
+    parts = list(walk_relations(relation))
+    if any(isinstance(part, ViewRows) for part in parts) or not any(isinstance(part, Join) for part in parts):
+        return found
+    names = [rule.name for rule in rules_over("relation", rules_off) if not rule.is_needed]
+    for count in range(1, len(names) + 1):
+        for off in combinations(names, count):
+            without = tuple(name for name in SWITCHES if name in {*rules_off, *off})
+            try:
+                refuse_unkept(other := optimize(relation, without=without))
+            except UnsupportedSql:
+                continue
+            if all(other != known.relation for known in found.values()):
+                lowered = lower_view(other)
+                if _reads_alike(first, lowered):
+                    found[without] = lowered
+    return found
 
 
-def placed_nodes(lowered: Lowered, needed: Sequence[StoredNode]) -> tuple[Node, ...]:
-    """The nodes of a lowered view with the tables, and the backfill, of the stored nodes that it needs."""
-    return _placed.of((lowered, *needed), lambda: _place(lowered, needed))
+def rules_off_for(catalog: Catalog, relation: Relation, read: Iterable[TableId]) -> tuple[str, ...]:
+    """The rules that are off in the catalog, and, if the relation has a plan without them, those off for views it reads."""
+    rewriting = {rule.name for rule in rules_over("relation")}
+    views = [entry for entry in map(catalog.by_id, read) if isinstance(entry, ViewDefinition)]
+    off = {*catalog.rules_off, *(rule for view in views for rule in view.rules_off if rule in rewriting)}
+    try:
+        refuse_unkept(optimize(relation, without=off))
+    except UnsupportedSql:
+        return catalog.rules_off
+    return tuple(name for name in SWITCHES if name in off)
 
 
-_placed = Memo[tuple[Node, ...]](kept_max=8192)
+def _reads_alike(first: Lowered, other: Lowered) -> bool:
+    """Whether both show the same columns under the same key of the same rows."""
 
+    def key(relation: Relation) -> list[tuple[object, int]]:
+        parts = row_key(relation)
+        return [(one.origin if isinstance(one.origin, Scan) else type(one.origin), one.number) for one in parts]
 
-def _place(lowered: Lowered, needed: Sequence[StoredNode]) -> tuple[Node, ...]:
-    by_text = {one.text: one for one in needed}
-    placed: dict[int, TableId] = {}
-    found: list[Node] = []
-    for text, node in zip(lowered.texts, lowered.nodes, strict=True):
-        if text not in by_text:
-            raise InvariantBroken(f"no table is assigned to {text}")
-        placed |= zip(node.tables, by_text[text].tables, strict=True)
-        found.append(replace(with_tables(node, placed), backfill=by_text[text].backfill))
-    return tuple(found)
-
-
-def _usable(lowered: Lowered, stored: Collection[StoredNode], without: Collection[int]) -> dict[str, StoredNode]:
-    """The stored nodes that a view can use, by text: from the view's own downwards, each with all that it reads.
-
-    A new node can be filled from records only. So a join or top-n is used only by the nodes that already use it.
-    """
-    unusable = with_dependents(stored, without)
-    newest = {one.text: one for one in stored if one.table not in unusable}
-    by_table = {one.table: one for one in stored}
-    text_of = dict(zip((node.table for node in lowered.nodes), lowered.texts, strict=True))
-    readers: dict[str, list[str]] = {text: [] for text in lowered.texts}
-    for text, node in zip(lowered.texts, lowered.nodes, strict=True):
-        for edge in node.edges:
-            if edge.source in text_of:
-                readers[text_of[edge.source]].append(text)
-    refused: set[str] = set()
-    while True:
-        chosen: dict[str, StoredNode] = {}
-        before = len(refused)
-        for text, node in zip(reversed(lowered.texts), reversed(lowered.nodes), strict=True):
-            users = [reader for reader in readers[text] if reader in chosen]
-            inputs = [by_table[source] for user in users for source in chosen[user].reads if source in by_table]
-            used = {one.table: one for one in inputs if one.text == text}
-            has_records = isinstance(node, (ProjectNode, AggregateNode))
-            shared = len(users) < len(readers[text]) and not has_records
-            if len(used) > 1 or (used and (shared or text in refused)):
-                refused |= set(users)
-                break
-            if used:
-                chosen[text] = next(iter(used.values()))
-            elif has_records and text in newest and text not in refused:
-                chosen[text] = newest[text]
-        if len(refused) == before:
-            return chosen
-
-
-def _stored(node: Node, text: str, view: TableId) -> StoredNode:
-    exceptions = [ErrorList("aside", edge.aside, edge.key) for edge in node.edges if edge.aside is not None]
-    if isinstance(node, AggregateNode) and node.degraded is not None:
-        exceptions.append(ErrorList("degraded", node.degraded, node.key))
-    reads = tuple(dict.fromkeys(edge.source for edge in node.edges))
-    key, row = (node.key, node.row) if isinstance(node, (ProjectNode, AggregateNode)) else ((), ())
-    return StoredNode(node.table, text, reads, node.tables, view, key, row, tuple(exceptions))
-
-
-def with_tables(value: Any, placed: Mapping[int, TableId]) -> Any:
-    """A node, or a part of one, with tables of its own in place of those from lowering."""
-    if isinstance(value, tuple):
-        return tuple(with_tables(item, placed) for item in value)
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    changes = {}
-    for field in fields(value):
-        part = getattr(value, field.name)
-        is_table = field.type in ("TableId", "TableId | None")
-        changes[field.name] = placed.get(part, part) if is_table else with_tables(part, placed)
-    return replace(value, **changes)
-
-
-def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
-    """Whether what `members` share has all that a view needs."""
-    return (share_copies if Grouped.of(members[0]) is None else share_groupings).fits(relation, members)
-
-
-def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
-    """A view's relation over what `members` share, one of which it is, or is like."""
-    return (share_copies if Grouped.of(members[0]) is None else share_groupings).over_shared(relation, members)
+    same_rows = key(first.relation) == key(other.relation)
+    return same_rows and first.root.key == other.root.key and first.shown == other.shown
 
 
 Defined = tuple[ViewDefinition, tuple[StoredNode, ...]]
+Estimate = Callable[[Lowered, Collection[str]], float | None]  # seconds of an epoch, beside the nodes of some texts
 
 
-def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collection[int] = ()) -> Defined:
+def define_view(
+    catalog: Catalog, name: str, query_text: str, *, without: Collection[int] = (), estimate: Estimate | None = None
+) -> Defined:
     """The view that `CREATE MATERIALIZED VIEW name AS query_text` makes, and the stored nodes that it needs.
 
-    `without`: tables of stored nodes that it must not use, because they are stopped or will be made anew.
+    `without`: tables of stored nodes that it must not use, because they are stopped or will be replaced. Of several plans
+    the view gets the one that costs least by the `estimate`, given the nodes that are stored.
     """
     names: dict[str, TableId] = {}
 
@@ -174,20 +134,43 @@ def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collec
     check_constants(relation)
     refuse_unkept(optimize(relation, without=catalog.rules_off))
     sharing = _fitting(catalog, relation, without)
-    computed = relation if sharing is None else over_shared(relation, _members(catalog, sharing))
-    lowered = lower_view(optimize(computed, without=catalog.rules_off))
+    if sharing is None:
+        rules_off = rules_off_for(catalog, relation, names.values())
+        rules_off, lowered = _cheapest(catalog, plans_of(relation, rules_off), without, estimate)
+    else:
+        members = _members(catalog, sharing)
+        rules_off = next(view.rules_off for view in catalog.kept if view.sharing == sharing.id)
+        lowered = lower_view(optimize(rule_of(members).over_shared(relation, members), without=rules_off))
     view, nodes = _defined(catalog, name, query_text, kind_of(relation), names, lowered, without)
-    return replace(view, sharing=None if sharing is None else sharing.id), nodes
+    return replace(view, sharing=None if sharing is None else sharing.id, rules_off=rules_off), nodes
+
+
+def _cheapest(
+    catalog: Catalog, plans: Mapping[tuple[str, ...], Lowered], without: Collection[int], estimate: Estimate | None
+) -> tuple[tuple[str, ...], Lowered]:
+    """The plan that adds least to what an epoch does; the first, where that is not known."""
+    first = next(iter(plans.items()))
+    if estimate is None or len(plans) == 1:
+        return first
+    stored = _usable_nodes(catalog)
+    seconds = {off: estimate(plan, share_nodes(plan, stored, without)) for off, plan in plans.items()}
+    known = {off: taken for off, taken in seconds.items() if taken is not None}
+    cheapest = min(known, key=known.__getitem__, default=first[0])
+    return cheapest, plans[cheapest]
+
+
+def _usable_nodes(catalog: Catalog) -> tuple[StoredNode, ...]:
+    return catalog.lasting_nodes if rules_over("nodes", catalog.rules_off) else ()
 
 
 def _fitting(catalog: Catalog, relation: Relation, without: Collection[int]) -> Sharing | None:
-    """A sharing that has all that a new view needs."""
-    rule = SHARE_GROUPINGS if Grouped.of(relation) is not None else SHARE_COPIES
+    """A sharing that has all that a new view needs: with it the view adds no node, so no other plan costs less."""
+    rule = "share_copies" if Grouped.of(relation) is None else "share_groupings"
     if rule in catalog.rules_off:
         return None
     usable = {view.sharing for view in catalog.kept if not set(view.needs) & set(without)}
-    found = (one for one in catalog.sharings if one.id in usable and fits(relation, _members(catalog, one)))
-    return next(found, None)
+    shared = ((one, _members(catalog, one)) for one in catalog.sharings if one.id in usable)
+    return next((one for one, members in shared if rule_of(members).fits(relation, members)), None)
 
 
 def _members(catalog: Catalog, sharing: Sharing) -> tuple[Relation, ...]:
@@ -204,21 +187,10 @@ def _defined(
     without: Collection[int],
 ) -> Defined:
     view_id = TableId(catalog.next_id)
-    stored = () if SHARE_NODES in catalog.rules_off else catalog.lasting_nodes
-    nodes = assign(lowered, stored, view_id, without=without)
-    view = ViewDefinition(
-        view_id,
-        name,
-        text,
-        kind,
-        tuple(names.items()),
-        lowered.shown,
-        tuple(node.table for node in nodes),
-        nodes[-1],
-        present=lowered.present,
-        rules_off=catalog.rules_off,
-    )
-    return view, nodes
+    nodes = assign(lowered, _usable_nodes(catalog), view_id, without=without)
+    needs = tuple(node.table for node in nodes)
+    view = ViewDefinition(view_id, name, text, kind, tuple(names.items()), lowered.shown, needs, nodes[-1])
+    return replace(view, present=lowered.present, rules_off=catalog.rules_off), nodes
 
 
 def refuse_unkept(relation: Relation) -> None:
@@ -240,7 +212,10 @@ def kind_of(relation: Relation) -> str:
         below = below.input
     match below:
         case Aggregation(grouping=grouping):
-            return "AGGREGATE" if grouping.aggregates or not _shows_groups(relation, grouping) else "DISTINCT"
+            outputs = relation.outputs if isinstance(relation, Project) else ()
+            shown = {one.expression.position for one in outputs if isinstance(one.expression, AggregationRef)}
+            is_distinct = not grouping.aggregates and shown == set(range(len(grouping.groups)))
+            return "DISTINCT" if is_distinct else "AGGREGATE"
         case Join():
             return "JOIN"
         case Union():
@@ -248,13 +223,6 @@ def kind_of(relation: Relation) -> str:
         case Top():
             return "TOP"
     return "SELECTION" if predicates else "PROJECTION"
-
-
-def _shows_groups(relation: Relation, grouping: Grouping) -> bool:
-    """Whether exactly the groups are shown: SELECT DISTINCT, or an equivalent."""
-    outputs = relation.outputs if isinstance(relation, Project) else ()
-    shown = {output.expression.position for output in outputs if isinstance(output.expression, AggregationRef)}
-    return shown == set(range(len(grouping.groups)))
 
 
 def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
@@ -273,7 +241,8 @@ def computed_relation(catalog: Catalog, view: ViewDefinition) -> Relation:
     relation, sharing = relation_of(catalog, view), catalog.sharing(view)
     if sharing is None:
         return relation
-    return over_shared(relation, _members(catalog, sharing))
+    members = _members(catalog, sharing)
+    return rule_of(members).over_shared(relation, members)
 
 
 def _meaning(catalog: Catalog, source: Source) -> Relation:
@@ -325,10 +294,10 @@ def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
 
 def _named(catalog: Catalog, view: ViewDefinition) -> Iterator[object]:
     """The tables and views that a view's text, or the sharing that computes it, names, and all that those views name."""
-    sharing = catalog.sharing(view)
-    if sharing is not None:
+    sources = [view.source]
+    if (sharing := catalog.sharing(view)) is not None:
         yield sharing
-    sources = [view.source, *(() if sharing is None else sharing.members)]
+        sources += sharing.members
     for entry in dict.fromkeys(meant for source in sources for _, meant in source.names):
         yield (found := catalog.by_id(entry))
         if isinstance(found, ViewDefinition):

@@ -1,9 +1,9 @@
 """Lowering: from a bound relation to the nodes that an epoch runs for a view.
 
 In: the relation that is computed for a view. Out: nodes in the order in which they are applied, each with its canonical
-text, and where each output column is in the records of the last one. Always: pure. σ and π cost nothing of their own:
-they are part of the SQL of the node that reads them; γ, ⋈ and top-n have records, and equal parts of a query are one
-node. Table ids are not known here: a table is a negative number, until the catalog assigns one.
+text, and where the records of the last one hold each output column. Always: pure. σ and π are part of the SQL of the node
+that reads them; γ, ⋈ and top-n have records, and equal parts of a query are one node. A table is a negative number, until
+the catalog assigns one.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from viewkeeper.model.schema import Column, TableId
 from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE, INT
 from viewkeeper.plan.aggregate_layout import AggregateLayout, Finer, lay_out_aggregation
 from viewkeeper.plan.aggregate_nodes import aggregate_node
-from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, ProjectNode, Side, TopNode
+from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, OutputNode, ProjectNode, Side, TopNode
 from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
 from viewkeeper.plan.share_copies import mark_of
 
 Kept = TypeVar("Kept", bound=Node)
 Shown = tuple[OutputColumn, ...]
 RANK = Column("rank", INT, nullable=False)
-Root = tuple[ProjectNode | AggregateNode, Shown, int | None]  # see `Lowered`
+Root = tuple[OutputNode, Shown, int | None]  # see `Lowered`
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,30 @@ class Lowered:
     shown: Shown
     present: int | None
     relation: Relation
-    relations: Mapping[
-        Relation, Sequence[str]
-    ]  # what nodes keep, and under which texts: one for each choice of columns
+    relations: Mapping[Relation, Sequence[str]]  # which nodes keep it, by text: one for each choice of columns
 
     @property
-    def root(self) -> ProjectNode | AggregateNode:
+    def root(self) -> OutputNode:
         """The node that writes the records that the view shows."""
         last = self.nodes[-1]
-        if not isinstance(last, (ProjectNode, AggregateNode)):
+        if not isinstance(last, OutputNode):
             raise InvariantBroken("the last node of a view keeps no records for readers")
         return last
+
+    def readers(self) -> dict[str, list[str]]:
+        """The nodes that read each node, all by their texts."""
+        text_of = dict(zip((node.table for node in self.nodes), self.texts, strict=True))
+        readers: dict[str, list[str]] = {text: [] for text in self.texts}
+        for text, node in zip(self.texts, self.nodes, strict=True):
+            for edge in node.edges:
+                if edge.source in text_of:
+                    readers[text_of[edge.source]].append(text)
+        return readers
 
 
 def lower_view(relation: Relation) -> Lowered:
     """The nodes of the view whose text means `relation`."""
-    lowering = _Lowering()
-    return lowering.lowered(*lowering.root(relation), relation)
+    return _Lowering().lowered(relation)
 
 
 class _Lowering:
@@ -103,10 +110,11 @@ class _Lowering:
             texts.append(whole)
         return cast(Kept, known)
 
-    def lowered(self, root: Node, shown: Shown, present: int | None, relation: Relation) -> Lowered:
-        ordered = [node for node in self._nodes.values() if node is not root] + [root]
-        texts = tuple(self._texts[node.table] for node in ordered)
-        return Lowered(tuple(ordered), texts, shown, present, relation, self._relations)
+    def lowered(self, relation: Relation) -> Lowered:
+        root, shown, present = self.root(relation)
+        nodes = (*(node for node in self._nodes.values() if node is not root), root)
+        texts = tuple(self._texts[node.table] for node in nodes)
+        return Lowered(nodes, texts, shown, present, relation, self._relations)
 
     def root(self, relation: Relation) -> Root:
         """The node that keeps a view's records: a γ on top with its HAVING and π is one node, else it is a copy."""
@@ -123,47 +131,42 @@ class _Lowering:
             case Project(input=Select(input=Project() as kept), outputs=outputs) if mark is not None:
                 return self._marked(kept, outputs, mark)
             case Project(input=Select(input=Aggregation() as aggregation, predicate=having), outputs=outputs):
-                return *self._aggregation(aggregation, aggregation.grouping, outputs, having), None
+                node, layout = self._aggregation(aggregation, aggregation.grouping, outputs, having)
+                return node, layout.shown, None
             case Project(input=Aggregation() as aggregation, outputs=outputs):
-                is_plain = all(isinstance(one.expression, AggregationRef) for one in outputs)
-                if is_plain:
+                if all(isinstance(one.expression, AggregationRef) for one in outputs):
                     return *self._plain_aggregation(aggregation, aggregation.grouping, outputs), None
-                return *self._aggregation(aggregation, aggregation.grouping, outputs, None), None
+                node, layout = self._aggregation(aggregation, aggregation.grouping, outputs, None)
+                return node, layout.shown, None
         return *self._copy(relation), None
 
     def _marked(self, kept: Project, outputs: Sequence[Output], mark: Expression) -> Root:
         """A γ or a copy that several views share, of which the outputs are only some columns."""
-        node: ProjectNode | AggregateNode
+        node: OutputNode
         if isinstance(kept.input, Aggregation):
-            node, stands = self._aggregation(kept.input, kept.input.grouping, kept.outputs, None)
+            node, layout = self._aggregation(kept.input, kept.input.grouping, kept.outputs, None)
+            stored = layout.shown
         else:
-            node, stands = self._copy(kept)
-        places = [one.expression.position for one in outputs if isinstance(one.expression, ColumnRef)]
-        shown = tuple(replace(stands[at], column=one.column) for at, one in zip(places, outputs, strict=True))
-        return node, shown, stands[mark.position].index if isinstance(mark, ColumnRef) else None
+            node, stored = self._copy(kept)
+        positions = [one.expression.position for one in outputs if isinstance(one.expression, ColumnRef)]
+        shown = tuple(replace(stored[at], column=one.column) for at, one in zip(positions, outputs, strict=True))
+        return node, shown, stored[mark.position].index if isinstance(mark, ColumnRef) else None
 
     def _plain_aggregation(
         self, relation: Aggregation, grouping: Grouping, outputs: Sequence[Output]
     ) -> tuple[AggregateNode, Shown]:
         """γ whose groups and aggregates are shown unchanged: the same node for every view that shows some of them."""
         groups, aggregates = grouping.groups, tuple(sorted(grouping.aggregates, key=spell))
-        node, stands = self._aggregation(relation, Grouping(groups, aggregates), _of_groups(groups, aggregates), None)
-        behind: dict[Expression, int] = {one: len(groups) + place for place, one in enumerate(aggregates)}
+        node, layout = self._aggregation(relation, Grouping(groups, aggregates), _of_groups(groups, aggregates), None)
+        position_of: dict[Expression, int] = {one: len(groups) + at for at, one in enumerate(aggregates)}
         references = [output.expression for output in outputs if isinstance(output.expression, AggregationRef)]
-        places = [one.position if one.source == "group" else behind[one.of] for one in references]
-        shown = zip(outputs, places, strict=True)
-        return node, tuple(OutputColumn(one.column, stands[at].part, stands[at].index) for one, at in shown)
+        stored = [layout.shown[one.position if one.source == "group" else position_of[one.of]] for one in references]
+        return node, tuple(replace(at, column=one.column) for one, at in zip(outputs, stored, strict=True))
 
     def _aggregation(
         self, relation: Aggregation, grouping: Grouping, outputs: Sequence[Output], having: Expression | None
-    ) -> tuple[AggregateNode, Shown]:
-        """The node of `relation`, which computes `grouping`: the same, with its aggregates in another order or more."""
-        node, layout = self._grouping(relation, grouping, outputs, having)
-        return node, layout.shown
-
-    def _grouping(
-        self, relation: Aggregation, grouping: Grouping, outputs: Sequence[Output], having: Expression | None
     ) -> tuple[AggregateNode, AggregateLayout]:
+        """The node of `relation`, which computes `grouping`: the same, with its aggregates in another order or more."""
         if isinstance(relation.input, RowsOfGroups):
             finer, records = self._finer(relation.input.input, grouping)
             layout, rows = lay_out_aggregation(grouping, outputs, having, finer), [records]
@@ -181,14 +184,18 @@ class _Lowering:
         if isinstance(relation, Project):
             if not isinstance(relation.input, Aggregation):
                 raise InvariantBroken("there is no finer γ")
-            node, layout = self._grouping(relation.input, relation.input.grouping, relation.outputs, None)
+            node, layout = self._aggregation(relation.input, relation.input.grouping, relation.outputs, None)
         else:
             parts = relation.grouping.groups, tuple(sorted(relation.grouping.aggregates, key=spell))
-            node, layout = self._grouping(relation, Grouping(*parts), _of_groups(*parts), None)
-        places = tuple(range(len(node.key)))
-        rows = output_rows(node.table, node.key, places, digest(self._texts[node.table]), dict(enumerate(places)))
+            node, layout = self._aggregation(relation, Grouping(*parts), _of_groups(*parts), None)
         groups = tuple(regrouped(one, layout.groups) for one in grouping.groups)
-        return Finer(groups, len(node.key), layout.kept), rows
+        return Finer(groups, len(node.key), layout.kept), self._output(node)
+
+    def _output(self, node: OutputNode) -> Rows:
+        """The records of a node as a source: its key, then its row."""
+        positions = tuple(range(len(node.key)))
+        text = digest(self._texts[node.table])
+        return output_rows(node.table, node.key, positions, text, dict(enumerate(positions)))
 
     def _copy(self, relation: Project) -> tuple[ProjectNode, Shown]:
         """A copy under the row key; a key part that is shown is read from the key."""
@@ -245,8 +252,10 @@ class _Lowering:
                 rows = self._rows(below, needed | frozenset(columns_of(predicate)), values)
                 return [one.select(predicate) for one in rows]
             case Project(input=below, outputs=outputs):
-                values = _values_of_groups(below, outputs)
-                plain = {place: over_columns(output.expression, below, values) for place, output in enumerate(outputs)}
+                parts = [output.expression for output in outputs]
+                failing = (one for one in parts if one.fallible and not isinstance(one, AggregationRef))
+                values = tuple(dict.fromkeys(failing)) if aggregation_below(below) is not None else ()
+                plain = {place: over_columns(part, below, values) for place, part in enumerate(parts)}
                 # an unneeded expression is still evaluated where it can fail: its rows are set aside
                 kept = {place: part for place, part in plain.items() if place in needed or part.fallible}
                 rows = self._rows(below, frozenset(columns_of(*kept.values())), values)
@@ -272,29 +281,26 @@ class _Lowering:
         outputs = _of_groups(grouping.groups, grouping.aggregates)
         if values:
             outputs += [Output(value.text, value) for value in values]
-            node, shown = self._aggregation(aggregation, grouping, outputs, None)
+            node, layout = self._aggregation(aggregation, grouping, outputs, None)
+            shown = layout.shown
         else:
             node, shown = self._plain_aggregation(aggregation, grouping, outputs)
         return self._records(node, shown, [item.column for item in shown], needed)
 
     def _records(
         self,
-        node: ProjectNode | AggregateNode,
+        node: OutputNode,
         shown: Shown,
         columns: Sequence[Column],
         needed: frozenset[int],
         present: int | None = None,
     ) -> Rows:
-        """Records of a node as the source of others: the `columns` that are needed, from where they are `shown`.
-
-        Of records that have a mark at `present`, only those where it is true, or not 0.
-        """
-        places = tuple(range(len(node.key)))
-        rows = output_rows(node.table, node.key, places, digest(self._texts[node.table]), dict(enumerate(places)))
+        """A node's records as a source: the `columns` that are needed; only where the mark at `present` is true, or not 0."""
+        rows, width = self._output(node), len(node.key)
         if present is not None:
-            mark = _reference(node.row[present], len(places) + present)
+            mark = _reference(node.row[present], width + present)
             rows = rows.select(mark if mark.type == BOOLEAN else compare(">", mark, Literal(0, BIGINT)))
-        at = [item.index + (0 if item.part == "key" else len(places)) for item in shown]
+        at = [item.index + (0 if item.part == "key" else width) for item in shown]
         return rows.project({place: _reference(columns[place], at[place]) for place in sorted(needed)})
 
     def _join(self, join: Join, needed: frozenset[int]) -> Rows:
@@ -312,15 +318,17 @@ class _Lowering:
         lookups = looked_up(join)
         sides: list[Side] = []
         for number, side in enumerate(rows):
-            is_lookup = number in lookups
-            sides.append(self._side(join, number, side, kept[number], starts[number], behind, is_lookup=is_lookup))
+            sides.append(self._side(join, number, side, kept[number], behind, is_lookup=number in lookups))
             behind += len(sides[-1].key)
         outer = join.kind != "inner"
         tagged = join.kind == "full" and all(all(part.nullable for part in side[0].key) for side in rows)
         node = JoinNode(
             table=self.table(),
             kind=join.kind,
-            on=_join_key(join),
+            on=tuple(
+                Column(parts[0].text, parts[0].type, any(part.nullable or part.fallible for part in parts))
+                for parts in zip(*join.keys, strict=True)
+            ),
             sides=tuple(sides),
             residual=None if residual is None else emit(residual),
             counts=self.table() if outer and residual is None else None,
@@ -331,10 +339,8 @@ class _Lowering:
         text = f"⋈ {join.kind} on {keys}" + ("" if residual is None else f" where {spell(residual)}")
         text += f" of ({', '.join(map(str, sorted(needed)))})"
         node = self.keep(f"{text} {'; '.join(map(_texts, rows))}", node, join)
-        loose = join.kind in ("left", "full")
-        key = tuple(
-            Column(node.given[p].name, node.given[p].type, loose or node.given[p].nullable) for p in node.given_key
-        )
+        loose, columns = join.kind in ("left", "full"), node.given
+        key = tuple(Column(columns[p].name, columns[p].type, loose or columns[p].nullable) for p in node.given_key)
         at = 1 if tagged else 0
         key_of: dict[int, int] = {}
         for number in range(len(node.shown_sides)):
@@ -344,18 +350,10 @@ class _Lowering:
         return output_rows(node.table, key, node.given_key, digest(self._texts[node.table]), key_of)
 
     def _side(
-        self,
-        join: Join,
-        number: int,
-        rows: Sequence[Rows],
-        kept: tuple[int, ...],
-        start: int,
-        behind: int,
-        *,
-        is_lookup: bool,
+        self, join: Join, number: int, rows: Sequence[Rows], kept: tuple[int, ...], behind: int, *, is_lookup: bool
     ) -> Side:
         preserved = join.kind == "full" or (join.kind != "inner" and number == 0)
-        keys = join.keys[number]
+        keys, start = join.keys[number], starts_of(join.sides)[number]
         key = () if is_lookup else rows[0].key
         key_of = rows[0].key_of if len(rows) == 1 and not is_lookup else {}
         key_copies, on_copies = _copies(key, key_of, keys, kept)
@@ -364,13 +362,11 @@ class _Lowering:
         columns = column_refs(join.sides[number])
         shown = [(f"v{i}", columns[place], f"c{place}") for i, place in enumerate(kept)]
         # a row that can match nothing and is not preserved is no row of the join
-        absent = [f"j{i} IS NOT NULL" for i, part in enumerate(keys) if part.nullable or part.fallible]
-        keep = "" if preserved else " AND ".join(absent)
-        keyed = [[*wanted, *([] if is_lookup else key_wanted(one)), *shown] for one in rows]
-        pairs = zip(rows, keyed, strict=True)
-        edges = tuple(one.edge(asked, self._aside(one, keys), keep=keep) for one, asked in pairs)
+        names = [f"j{i}" for i, part in enumerate(keys) if part.nullable or part.fallible]
+        present = () if preserved else tuple(names)
+        keyed = [(one, [*wanted, *([] if is_lookup else key_wanted(one)), *shown]) for one in rows]
         return Side(
-            edges=edges,
+            edges=tuple(one.edge(asked, self._aside(one, keys), present=present) for one, asked in keyed),
             key=key,
             row=_columns_at(join.sides[number], kept),
             places=tuple(place + start for place in kept),
@@ -387,7 +383,8 @@ class _Lowering:
         wanted: list[Wanted] = [(f"o{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(expressions)]
         shown = [(f"v{i}", columns[place], f"c{place}") for i, place in enumerate(kept)]
         edges = tuple(one.edge([*wanted, *key_wanted(one), *shown], self._aside(one, expressions)) for one in rows)
-        rank = len(columns)
+        rank, key_of = len(columns), rows[0].key_of
+        ordered = {key_of.get(part.position) for part in expressions if isinstance(part, ColumnRef)} - {None}
         node = TopNode(
             table=self.table(),
             edges=edges,
@@ -399,7 +396,7 @@ class _Lowering:
             places=kept,
             rank_place=rank,
             limit=top.limit,
-            is_total=len(rows) == 1 and _covers_key(rows[0], expressions),
+            is_total=len(rows) == 1 and ordered == set(range(len(rows[0].key))),
         )
         directions = zip(expressions, top.order, strict=True)
         by = ", ".join(f"{spell(e)}{' desc' * o.descending}{' nulls first' * o.nulls_first}" for e, o in directions)
@@ -409,11 +406,6 @@ class _Lowering:
 
     def _aside(self, rows: Rows, expressions: Sequence[Expression] = ()) -> TableId | None:
         return self.table() if rows.can_fail(expressions) else None
-
-
-def _covers_key(rows: Rows, expressions: Sequence[Expression]) -> bool:
-    places = [part.position for part in expressions if isinstance(part, ColumnRef)]
-    return {rows.key_of[place] for place in places if place in rows.key_of} == set(range(len(rows.key)))
 
 
 def _layout(node: Node) -> str:
@@ -439,13 +431,6 @@ def _of_groups(groups: Sequence[Expression], aggregates: Sequence[Aggregate]) ->
     return [Output(one.text, AggregationRef(kind, i, one)) for kind, part in parts for i, one in enumerate(part)]
 
 
-def _join_key(join: Join) -> tuple[Column, ...]:
-    return tuple(
-        Column(parts[0].text, parts[0].type, any(part.nullable or part.fallible for part in parts))
-        for parts in zip(*join.keys, strict=True)
-    )
-
-
 def _copies(
     key: Sequence[Column], key_of: Mapping[int, int], keys: Sequence[Expression], kept: tuple[int, ...]
 ) -> tuple[dict[int, int], dict[int, int]]:
@@ -453,14 +438,6 @@ def _copies(
     in_key = {place: key_of[place] for place in kept if place in key_of and key[key_of[place]].type != DOUBLE}
     in_on = {key.position: i for i, key in enumerate(keys) if isinstance(key, ColumnRef) and key.type != DOUBLE}
     return in_key, {place: in_on[place] for place in kept if place in in_on and place not in in_key}
-
-
-def _values_of_groups(below: Relation, outputs: Sequence[Output]) -> tuple[Expression, ...]:
-    """The outputs over a γ that can fail."""
-    if aggregation_below(below) is None:
-        return ()
-    expressions = [output.expression for output in outputs]
-    return tuple(dict.fromkeys(one for one in expressions if one.fallible and not isinstance(one, AggregationRef)))
 
 
 def _columns_at(relation: Relation, places: Sequence[int]) -> tuple[Column, ...]:

@@ -1,19 +1,15 @@
-"""Nodes: what an epoch runs to maintain views, each self-contained.
+"""Nodes: the operators that an epoch runs to maintain views, each self-contained.
 
-In: nothing but these values. Out: DuckDB SQL text plus the layout of the records that a node writes. Always: a node
-reads base tables, or the output of nodes before it; it is identified by its table, which no other node writes
-(`docs/epochs.md`, R6).
+In: nothing but these values. Out: DuckDB SQL text plus the layout of the records that a node writes. Always: a node reads
+base tables, or nodes before it; it is identified by its table, which no other node writes (`docs/epochs.md`, R6).
 
-The delta rows of a source reach the SQL as Arrow relations with the columns `ord`, `sign` and `c0`, `c1`, … by the
-position of a column in its table, or in a node's output. Every source has a row key, and at any time one row under each
-key.
+The delta rows of a source reach the SQL as Arrow relations with the columns `ord`, `sign` and `c0`, `c1`, … by their
+positions in the source. Every source has a row key, and at any time one row under each key.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, BINARY, INT
@@ -36,18 +32,27 @@ class OutputColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """An edge of the plan: what the delta rows of a source mean for a node.
+class Moves:
+    """A SELECT that only renames columns of the delta, and leaves out rows in which a column of `present` is NULL."""
 
-    `rows` reads the relation `delta` (the `c…` of `columns`) and returns `ord`, `sign` and what the node asks for, of
-    the delta rows that pass. Where an expression can fail, it also returns `fails`, and then `aside` is the table that
-    lists the keys (columns `key`) of the source's rows that are set aside.
+    columns: tuple[tuple[str, str], ...]
+    present: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge of the plan: how a node reads the delta rows of a source.
+
+    `rows` selects from the relation `delta` (the `c…` of `columns`) `ord`, `sign` and the node's columns. Where an
+    expression can fail, it also selects `fails`, and then `aside` is the table that lists the keys (columns `key`) of rows
+    that are set aside. An edge without `rows` has `moves` that do the same; one with neither passes the delta on as it is.
     """
 
     source: TableId
     columns: tuple[int, ...]
     key: tuple[Column, ...]
-    rows: str
+    rows: str | None
+    moves: Moves | None
     aside: TableId | None
 
 
@@ -66,10 +71,7 @@ class StatefulNode:
 
 @dataclass(frozen=True, slots=True)
 class ProjectNode(StatefulNode):
-    """σ, π and INDEX: one record for each row that passes, under a key made of that row.
-
-    Its edges return the key columns `k0…` and the row columns `v0…`.
-    """
+    """σ, π and INDEX: a record for each row that passes. Its edges return the key columns `k0…` and the row columns `v0…`."""
 
     edges: tuple[Edge, ...]
     key: tuple[Column, ...]
@@ -83,8 +85,7 @@ class ProjectNode(StatefulNode):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the group's record keeps of a PRE-AGGREGATION: how many entries there are, the first value, the last one, and
-    exact sums over the values: of integers, and of DOUBLE by their kind."""
+    """The parts of a group's record from a PRE-AGGREGATION: count, first and last value, exact sums (of DOUBLE by kind)."""
 
     counted: bool = False
     first: bool = False
@@ -114,54 +115,54 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """PRE-AGGREGATION: the distinct values of each group with their multiplicities. Entries of one type share a table, and
-    stand one after the other.
-
-    `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and by how much their
-    number changes, `n`, which is not 0. `add` reads the relation `changed`: of entries that came into being (`sign` 1) or
-    went (−1) the place of their group, `owner`, and their values `e0…`. It returns by `owner` how the sums of the facts
-    change, `s0…`.
+    """PRE-AGGREGATION: the distinct values of each group with their multiplicities, without NULLs. Entries of one type share
+    a table. `adds`: for each sum of the facts, SQL of the unscaled number that a value `e0` adds to it.
     """
 
     table: TableId
     values: tuple[Column, ...]
-    contribute: str
-    add: str
+    adds: tuple[str, ...]
     facts: Facts
 
 
 @dataclass(frozen=True, slots=True)
-class Direct:
-    """What each delta row contributes to a γ, as expressions over the delta's columns.
+class Term:
+    """An expression over delta rows: its SQL, which columns `c…` that reads, and whether it can fail."""
 
-    So the expressions of all nodes that read the same delta can be one statement, in which each stands once. `passes`: the
-    row counts at all, as every row does where there is no SQL of it; `keys` are its group key. A state is a number, 1 where
-    there is no SQL of it, and the index in `filters` of the one that must be true for it, if any; `is_whole`: no number has
-    more than 64 bits, but sums of another γ, and NULL is 0. `values` are those of each of the entries, with such an index;
-    `arguments` those of exact sums, by their place among `a0…`. `risky` are the expressions that can fail: a delta in which
-    one does must be read by the edge.
-    """
-
-    passes: str | None
-    keys: tuple[str, ...]
-    filters: tuple[str, ...]
-    states: tuple[tuple[str | None, int | None], ...]
-    arguments: tuple[tuple[int, str], ...]
-    values: tuple[tuple[tuple[str, ...], int | None], ...]
-    risky: tuple[str, ...]
-    is_whole: bool
+    sql: str
+    columns: tuple[int, ...]
+    can_fail: bool
 
     @property
-    def expressions(self) -> tuple[str, ...]:
-        values = (sql for sqls, _ in self.values for sql in sqls)
-        states, arguments = (sql for sql, _ in self.states if sql is not None), (sql for _, sql in self.arguments)
-        passes = () if self.passes is None else (self.passes,)
-        return (*passes, *self.keys, *self.filters, *states, *arguments, *values)
+    def is_column(self) -> bool:
+        return len(self.columns) == 1 and self.sql == f"c{self.columns[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a row adds to a state: the unscaled number of a term, where NULL is 0; 1 if there is no term, or, to a count, if
+    the term has a value. It adds nothing unless its filter, another term, is true."""
+
+    term: int | None
+    is_count: bool
+    filter: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What a row contributes to a γ, by the indexes of `terms`: the group key, the states, the arguments of the exact sums
+    of DOUBLE, and the values of the entries, with their filter. A row on which a term fails is set aside."""
+
+    terms: tuple[Term, ...]
+    keys: tuple[int, ...]
+    states: tuple[Given, ...]
+    arguments: tuple[int, ...]
+    values: tuple[tuple[tuple[int, ...], int | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleSum:
-    """An exact sum over DOUBLEs: the argument's place among `a0…`, and what is summed of it."""
+    """An exact sum over DOUBLEs: the number of the argument, and what is summed of it."""
 
     argument: int
     kind: str
@@ -179,36 +180,33 @@ class Computed:
 class AggregateNode(StatefulNode):
     """γ: one record for each group, holding exact accumulators and the values shown.
 
-    Its edges return the group key `k0…` and the aggregates' arguments `a0…`. `contribute` reads such `rows` and returns
-    `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on
-    what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes. States are never
-    NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
-    `s0…`, the arguments `a…` of `exact_sums`, and the values of each of the entries, `e0_0…`. `exact_sums` are those
-    of DOUBLE that are kept. `direct`: the same over the delta itself, where that can be.
+    The rows of an edge that meet its `conditions` count; `each` is what such a row contributes. States are never NULL; `s0`
+    is always the row count. `exact_sums` are those of DOUBLE. `alone`: its terms are evaluated apart from other nodes'.
 
-    `finish` reads the relation `states`: `s0…`, the facts of the entries as these name them, then `p0…`, what is `computed`
-    from all of these and from the exact sums `t0…`, and the record's `k0…`; only those in `finish_reads`. It returns the
-    values `v0…` in the order of its input; with `having` also `shown`, and where a value can fail `fails`: such groups are
-    listed in the table `degraded`. A group's record is the states, sums, entries' facts and values. With `having` the groups
-    stand in the table `groups`, and the view has a record of the values alone for each group that is shown. `always`: the
-    group stays when its row count is 0 (aggregates without GROUP BY).
+    `finish` reads the columns `finish_reads` of the relation `states`: `s0…`, the facts of the entries, `p0…`, which is
+    `computed` from these and from the exact sums `t0…`, and the key `k0…`. It returns the values `v0…` in the order of its
+    input; with `having` also `shown`, and where a value can fail `fails`: such groups are listed in the table `degraded`. A
+    group's record is the states, sums, entries' facts and values. With `having` the groups are in the table `groups`, and
+    the view has a record of the values alone for each group that is shown. `always`: the group stays when its row count is
+    0 (aggregates without GROUP BY).
     """
 
     edges: tuple[Edge, ...]
+    conditions: tuple[tuple[Term, ...], ...]
     key: tuple[Column, ...]
-    contribute: str
-    contribute_each: str
+    each: Contribution
     state: tuple[Column, ...]
     exact_sums: tuple[DoubleSum, ...]
     computed: tuple[Computed, ...]
     entries: tuple[Entries, ...]
     values: tuple[Column, ...]
     finish: str
+    finish_reads: frozenset[str]
     having: bool
     always: bool
     groups: TableId | None
     degraded: TableId | None
-    direct: Direct | None
+    alone: bool = field(default=False, kw_only=True)
 
     @property
     def group_table(self) -> TableId:
@@ -243,11 +241,6 @@ class AggregateNode(StatefulNode):
         """Every table that the node writes, its own first."""
         return _tables(self.table, self.edges, self.groups, self.degraded, *self.slots)
 
-    @property
-    def finish_reads(self) -> frozenset[str]:
-        """The columns of `states` that `finish` names, and perhaps more."""
-        return _words(self.finish)
-
 
 SIDE = Column("side", INT, nullable=False)
 
@@ -256,10 +249,10 @@ SIDE = Column("side", INT, nullable=False)
 class Side:
     """One input of a join. Its edges return the join key `j0…`, the row key `k0…` and the columns kept, `v0…`.
 
-    `places` are the positions of the `v…` in the join's output, `key_places` those of the `k…`. A column that is in the
-    entry's key is not stored again: `key_copies` and `on_copies` are the positions of such columns, each with its index
-    in the row key or in the join key. A side that is looked up, because its row key is in the join key, has no `key`.
-    `preserved`: each of its rows is in the result, matched or not. Only a preserved side has NULLs in the join key.
+    `places` are the positions of the `v…` in the join's output, `key_places` those of the `k…`. `key_copies` and
+    `on_copies`: the positions of columns that are not stored again, each with its index in the row key or the join key. A
+    side that is looked up, because its row key is in the join key, has no `key`. `preserved`: each of its rows is in the
+    result, matched or not. Only a preserved side has NULLs in the join key.
     """
 
     edges: tuple[Edge, ...]
@@ -277,12 +270,11 @@ class JoinNode(StatefulNode):
     """⋈: its table is the REVERSE-JOIN, a record (join key, side, row key) → row for each row of each side; a side that is
     looked up has no row key there, nor in the row key of the output.
 
-    `on` are the columns of the join key. `kind` is that of `algebra.relations.Join`. `residual` is a further condition for
-    a match, over the `c…` of the join's output. To know which rows have no match, a join that is not inner keeps the
-    number of rows of each side under a join key, in the table `counts`, or, with a `residual`, the number of matches of
-    each row of a preserved side, in the table `matches`. `tag_place`: the position of a column of the row key that
-    shows which sides a row has (0: all, 1: only the first, 2: only the second), where two rows without a partner could
-    otherwise share a key.
+    `on` is the join key, `kind` that of `algebra.relations.Join`, `residual` a further condition for a match, over the
+    `c…` of the output. To know which rows have no match, a join that is not inner keeps the number of rows of each side
+    under a join key, in the table `counts`, or, with a `residual`, the number of matches of each row of a preserved side,
+    in the table `matches`. `tag_place`: the position of a column of the row key that shows which sides a row has (0: all,
+    1: only the first, 2: only the second), where two rows without a partner could otherwise have one key.
     """
 
     kind: str
@@ -320,12 +312,12 @@ class JoinNode(StatefulNode):
     def columns_from_side(self, number: int) -> dict[int, tuple[str, Column]]:
         """A side's output columns, by position: name in its relation (`v…`, `k…`, or `o…` of the join key) and type."""
         side = self.sides[number]
-        told = {place: (f"v{i}", column) for i, (place, column) in enumerate(zip(side.places, side.row, strict=True))}
-        told |= {
-            place: (f"k{i}", column) for i, (place, column) in enumerate(zip(side.key_places, side.key, strict=True))
-        }
-        told |= {place: (f"k{part}", side.key[part]) for place, part in side.key_copies}
-        return told | {place: (f"o{part}", self.on[part]) for place, part in side.on_copies}
+        found: dict[int, tuple[str, Column]] = {}
+        for letter, positions, columns in (("v", side.places, side.row), ("k", side.key_places, side.key)):
+            pairs = zip(positions, columns, strict=True)
+            found |= {position: (f"{letter}{i}", column) for i, (position, column) in enumerate(pairs)}
+        found |= {position: (f"k{part}", side.key[part]) for position, part in side.key_copies}
+        return found | {position: (f"o{part}", self.on[part]) for position, part in side.on_copies}
 
     @property
     def given_key(self) -> tuple[int, ...]:
@@ -334,18 +326,16 @@ class JoinNode(StatefulNode):
         return (*tag, *(place for side in self.shown_sides for place in side.key_places))
 
     def side_of(self, edge: int) -> int:
-        """The side that the edge at `edge` belongs to."""
-        ends = [len(side.edges) for side in self.sides]
-        return next(number for number in range(len(ends)) if edge < sum(ends[: number + 1]))
+        return [number for number, side in enumerate(self.sides) for _ in side.edges][edge]
 
 
 @dataclass(frozen=True, slots=True)
 class TopNode(StatefulNode):
     """ORDER BY … LIMIT: its table holds every row under (order, row key); it emits the first `limit` of them.
 
-    Its edges return the order `o0…`, the row key `k0…` and the columns `v0…`. `descending` and `nulls_first` are those
-    of each part of the order. It emits the `v…` at `places`, and the rank from 1 as the row key at `rank_place`.
-    `is_total`: the text's own order leaves no two rows equal, so that another engine takes the same ones.
+    Its edges return the order `o0…`, the row key `k0…` and the columns `v0…`. It emits the `v…` at `places`, and the rank
+    from 1 as the row key at `rank_place`. `is_total`: the text's order leaves no two rows equal, so that every engine takes
+    the same ones.
     """
 
     edges: tuple[Edge, ...]
@@ -367,10 +357,7 @@ class TopNode(StatefulNode):
 
 @dataclass(frozen=True, slots=True)
 class DeltaNode:
-    """δ: a record for each row of a base table whose log has no before-images.
-
-    A plan has one for each such table; it is not stored with the plan, because the table determines it.
-    """
+    """δ: a record for each row of a base table whose log has no before-images; it is not stored with the plan."""
 
     table: TableId
     source: TableSchema
@@ -388,11 +375,10 @@ class CellDeltaNode(DeltaNode):
 
 @dataclass(frozen=True, slots=True)
 class RepairNode:
-    """A table whose records are put right: those that differ from their twins, and no others.
+    """A table of which the records that differ from their twins are corrected.
 
-    `group` and `slots`, where not 0: the table is a PRE-AGGREGATION, with that group key and so many slots. How its
-    values are divided into blocks depends on their history, so groups are compared, not blocks. `is_list`: it lists rows
-    set aside, some of them dropped, so only keys are compared.
+    `group` and `slots`, where not 0: the table is a PRE-AGGREGATION, with that group key and so many slots. Groups are
+    compared, not blocks, which depend on history. `is_list`: it lists rows set aside, so only keys are compared.
     """
 
     table: TableId
@@ -407,14 +393,11 @@ class RepairNode:
         return self.table
 
 
-Node = ProjectNode | AggregateNode | JoinNode | TopNode
+# The records of these are all their output: readers see them, and new nodes are filled from them.
+OutputNode = ProjectNode | AggregateNode
+Node = OutputNode | JoinNode | TopNode
 AppliedNode = Node | DeltaNode | RepairNode
 NODE_KINDS: dict[str, type] = {"project": ProjectNode, "aggregate": AggregateNode, "join": JoinNode, "top": TopNode}
-
-
-@lru_cache(maxsize=1024)
-def _words(sql: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", sql))
 
 
 def _tables(own: TableId, edges: tuple[Edge, ...], *others: TableId | None) -> tuple[TableId, ...]:

@@ -1,33 +1,26 @@
-"""The optimizer: named rules, one after the other, from what a text means to what is computed for it.
+"""The optimizer: all its rules in one tuple, in the order in which they are applied.
 
-In: a bound relation. Out: a relation of the same columns and rows. Always: pure; every rule preserves the result. The
-rules of `RULES` can be left out one by one; those of `FIRST` and `NEEDED` cannot, because without them some relation
-could not be lowered. They rewrite products (FROM and WHERE as written) from the inside out:
+In: a bound relation; or the names of rules that are off. Out: a relation of the same columns and rows. Always: pure; every
+rule preserves the results of views, by the identity in the first line of its docstring. A rule is over:
 
-- `require_sides`: σ p (A ⟖ B) = σ p (A ⋈ B), and σ p (A ⟗ B) = σ p (A ⟕ B), where p is true only if A has a row; only for a
-  p that is the key of a product inside of A, as in `FROM a, b RIGHT JOIN c ON b.y = c.y WHERE a.x = b.x`.
-- `imply_conditions`: σ (p∧q)∨(p∧r) (A × B) = σ (p∧q)∨(p∧r) σ p (A × B), where the disjunction cannot fail, and p can go into
-  a side or be a key.
-- `push_conditions`: σ p∧q (A ⋈ B) = σ q (σ p (A) ⋈ B), and A ⟕ on θ∧p B = A ⟕ on θ σ p (B), where p refers to that side
-  alone. At a join that is not inner, a condition above it goes into a side whose every row is in the result, one of ON into
-  a side whose rows it only leaves out. A condition that can fail stays above, where it sees only joined rows, unless it is
-  a key that a join further down needs, or ON names it for that side.
-- `join_on_one_key`: σ a=b∧b=c (A × B × C) = A ⋈ B ⋈ C on a = b = c, as one join (paper 3, section 4.2, case 1), where the
-  equalities define each key on every side.
-- `binary_joins`: σ a=b∧b=c∧p (A × B × C) = π σ p ((A ⋈ B on a = b) ⋈ C on b = c), in written order where the equalities
-  allow it; A ⟖ B = π (B ⟕ A); the parts of a key are in the order of their spelling. A side without an equality is left as
-  a product, which no view can maintain.
+- "relation": the relation of one text, before it is lowered (`optimize`). These rules rewrite products, FROM and WHERE as
+  written, from the inside out.
+- "nodes": the nodes of a lowered view, and those that the catalog has stored (`define`).
+- "views": all views. The rule returns sets of views that one node can compute; OPTIMIZE VIEWS takes the subsets that cost
+  less so (`choose`).
+- "groupings": the same for sets of views whose γ are computed from that of another set.
+- "epoch": the nodes of all views (`planner`).
 
-Rules about several views are applied elsewhere: equal nodes are one (`define`), similar copies and groupings are one,
-and fine groupings feed coarse ones (`share_copies`, `share_groupings`), expressions over changed rows are evaluated
-once for all γ (`operators.grouping_kernel`).
+Without a rule that `is_needed` some relation could not be lowered. The names of the others are the switches of `OPTIMIZE
+VIEWS WITHOUT`. Those over one relation are also left out of the plan of a view that costs less without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any, Literal
 
 from viewkeeper.algebra import construct
 from viewkeeper.algebra.canonical import spell
@@ -58,10 +51,15 @@ from viewkeeper.algebra.rewriting import (
     with_inputs,
 )
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.plan.nodes import AggregateNode, Node
 from viewkeeper.plan.relation_checks import validate
+from viewkeeper.plan.share_copies import share_copies
+from viewkeeper.plan.share_groupings import feed_groupings, share_groupings
+from viewkeeper.plan.share_nodes import share_nodes
 from viewkeeper.sql.bind_from import inner_join
 
 ProductRewrite = Callable[[Join, list[Expression]], Relation]
+Terms = tuple[Expression, Expression]  # of an equality
 
 
 def rewrite_products(relation: Relation, change: ProductRewrite) -> Relation:
@@ -84,12 +82,15 @@ _ARITHMETIC = frozenset(("+", "-", "*", "/", "%", "div"))
 
 
 def require_sides(relation: Relation) -> Relation:
+    """σ p (A ⟖ B) = σ p (A ⋈ B), and σ p (A ⟗ B) = σ p (A ⟕ B), where p is true only if A has a row.
+
+    Only for a p that is the key of a product inside of A, as in `FROM a, b RIGHT JOIN c ON b.y = c.y WHERE a.x = b.x`.
+    """
     found = _required(relation, [])
     if found.columns == relation.columns:
         return found
-    return project(
-        found, [Output(ref.name, ref) for ref in column_refs(relation)]
-    )  # what could be absent stays nullable
+    # what could be absent stays nullable
+    return project(found, [Output(ref.name, ref) for ref in column_refs(relation)])
 
 
 def _required(relation: Relation, known: Sequence[Expression]) -> Relation:
@@ -125,10 +126,10 @@ def _is_equality_inside(side: Relation, condition: Expression) -> bool:
         return False
     if is_product(join) and equality_of(condition, join.sides) is not None:
         return True
-    spoken = sides_of(condition, join.sides)
-    return len(spoken) == 1 and _is_equality_inside(
-        join.sides[min(spoken)], shift(condition, -starts_of(join.sides)[min(spoken)])
-    )
+    if len(sides := sides_of(condition, join.sides)) != 1:
+        return False
+    (number,) = sides
+    return _is_equality_inside(join.sides[number], shift(condition, -starts_of(join.sides)[number]))
 
 
 def _is_null_of_nulls(expression: Expression) -> bool:
@@ -157,20 +158,25 @@ def _on(join: Join) -> list[Expression]:
 
 
 def imply_conditions(relation: Relation) -> Relation:
+    """σ (p∧q)∨(p∧r) (A × B) = σ (p∧q)∨(p∧r) σ p (A × B), if the disjunction cannot fail, and p is for one side or a key."""
     return rewrite_products(relation, _with_implied)
 
 
 def _with_implied(product: Join, conditions: list[Expression]) -> Relation:
-    across = [part for part in conditions if not part.fallible and len(sides_of(part, product.sides)) > 1]
-    told = [part for condition in across for part in implied(condition) if _helps(part, product)]
-    return stacked(product, dict.fromkeys((*conditions, *told)))
-
-
-def _helps(condition: Expression, product: Join) -> bool:
-    return len(sides_of(condition, product.sides)) == 1 or equality_of(condition, product.sides) is not None
+    sides = product.sides
+    across = [part for part in conditions if not part.fallible and len(sides_of(part, sides)) > 1]
+    parts = (part for condition in across for part in implied(condition))
+    useful = [part for part in parts if len(sides_of(part, sides)) == 1 or equality_of(part, sides) is not None]
+    return stacked(product, dict.fromkeys((*conditions, *useful)))
 
 
 def push_conditions(relation: Relation) -> Relation:
+    """σ p∧q (A ⋈ B) = σ q (σ p (A) ⋈ B), and A ⟕ on θ∧p B = A ⟕ on θ σ p (B), where p refers to that side alone.
+
+    At a join that is not inner, a condition above it goes into a side whose every row is in the result, one of ON into a
+    side whose rows it only leaves out. A condition that can fail stays above, where it sees only joined rows, unless a join
+    further down needs it as a key, or it is in ON.
+    """
     below, conditions = conditions_over(relation)
     if not isinstance(below, Join):
         return with_inputs(relation, tuple(map(push_conditions, inputs_of(relation))))
@@ -181,22 +187,17 @@ def push_conditions(relation: Relation) -> Relation:
 
 def _pushed(join: Join, conditions: Sequence[Expression]) -> tuple[Join, list[Expression]]:
     """The join with the conditions that go into its sides, and those that stay above it."""
-    starts = starts_of(join.sides)
     inside: list[list[Expression]] = [[] for _ in join.sides]
-    above, residual = [], []
+    above, residual = list[Expression](), list[Expression]()
     for condition in conditions:
-        if _goes_into(join, condition):
-            inside[min(sides_of(condition, join.sides))].append(condition)
-        else:
-            above.append(condition)
+        number = min(sides_of(condition, join.sides), default=0)
+        (inside[number] if _goes_into(join, condition) else above).append(condition)
     for condition in () if join.residual is None else conjuncts(join.residual):
         spoken = sides_of(condition, join.sides)
-        if len(spoken) == 1 and min(spoken) in ON_SIDES[join.kind]:
-            inside[min(spoken)].append(condition)
-        else:
-            residual.append(condition)
-    together = zip(join.sides, inside, starts, strict=True)
-    sides = tuple(select(side, [shift(one, -start) for one in mine]) for side, mine, start in together)
+        is_of_side = len(spoken) == 1 and min(spoken) in ON_SIDES[join.kind]
+        (inside[min(spoken)] if is_of_side else residual).append(condition)
+    moved = zip(join.sides, inside, starts_of(join.sides), strict=True)
+    sides = tuple(select(side, [shift(one, -start) for one in own]) for side, own, start in moved)
     return replace(join, sides=sides, residual=conjunction(residual)), above
 
 
@@ -222,6 +223,7 @@ def _is_key(side: Relation, condition: Expression) -> bool:
 
 
 def join_on_one_key(relation: Relation) -> Relation:
+    """σ a=b∧b=c (A × B × C) = A ⋈ B ⋈ C on a = b = c, one join (paper 3, section 4.2, case 1), if all sides have each key."""
     return rewrite_products(relation, _joined_on_one_key)
 
 
@@ -249,12 +251,16 @@ def _shared_keys(count: int, equalities: Sequence[Equality]) -> list[list[Expres
             merged |= known
         classes.append(merged)
     terms = [dict(one) for one in classes]
-    if not terms or any(len(one) != count or len(all_) != count for one, all_ in zip(terms, classes, strict=True)):
+    if not terms or any(not len(one) == len(whole) == count for one, whole in zip(terms, classes, strict=True)):
         return None
     return [[one[side] for one in terms] for side in range(count)]
 
 
 def binary_joins(relation: Relation) -> Relation:
+    """σ a=b∧b=c∧p (A × B × C) = π σ p ((A ⋈ B on a = b) ⋈ C on b = c), in written order if possible; A ⟖ B = π (B ⟕ A).
+
+    The parts of a key are sorted by their spelling. A side without an equality stays a product, which no view can maintain.
+    """
     return _normalized(rewrite_products(relation, _joined_in_pairs))
 
 
@@ -265,25 +271,23 @@ def _joined_in_pairs(product: Join, conditions: list[Expression]) -> Relation:
     joined, waiting = [0], list(range(1, len(sides)))
     relation, unused = sides[0], equalities
     while waiting:
-        following = next((place for place in waiting if _usable(unused, joined, place)), waiting[0])
+        following = next((number for number in waiting if _usable(unused, joined, number)), waiting[0])
         used = _usable(unused, joined, following)
-        places = _places(sides, joined)
-        left = tuple(relocate(known, places.__getitem__) for known, _ in used.values())
+        moved = _positions(sides, joined)
+        left = tuple(relocate(known, moved.__getitem__) for known, _ in used.values())
         right = tuple(shift(new, -starts[following]) for _, new in used.values())
-        called = (", ".join(labels[place] for place in joined), labels[following])
-        relation = Join("inner", (relation, sides[following]), (left, right), labels=called)
+        names = (", ".join(labels[number] for number in joined), labels[following])
+        relation = Join("inner", (relation, sides[following]), (left, right), labels=names)
         unused = [equality for equality in unused if equality not in used]
         joined.append(following)
         waiting.remove(following)
-    places = _places(sides, joined)
-    gone = {one.condition for one in equalities} - {one.condition for one in unused}
-    above = [relocate(part, places.__getitem__) for part in conditions if part not in gone]
-    return keep_columns(select(relation, above), [places[position] for position in sorted(places)])
+    moved = _positions(sides, joined)
+    used_up = {one.condition for one in equalities} - {one.condition for one in unused}
+    above = [relocate(part, moved.__getitem__) for part in conditions if part not in used_up]
+    return keep_columns(select(relation, above), [moved[position] for position in sorted(moved)])
 
 
-def _usable(
-    equalities: Sequence[Equality], joined: Sequence[int], following: int
-) -> dict[Equality, tuple[Expression, Expression]]:
+def _usable(equalities: Sequence[Equality], joined: Sequence[int], following: int) -> dict[Equality, Terms]:
     """The equalities between what is joined and the next side, with that side's term last."""
     found = {}
     for one in equalities:
@@ -294,11 +298,11 @@ def _usable(
     return found
 
 
-def _places(sides: Sequence[Relation], joined: Sequence[int]) -> dict[int, int]:
+def _positions(sides: Sequence[Relation], joined: Sequence[int]) -> dict[int, int]:
     """Position in FROM order → position in the order of joining."""
     starts = starts_of(sides)
-    order = [starts[place] + column for place in joined for column in range(len(sides[place].columns))]
-    return {position: place for place, position in enumerate(order)}
+    order = (starts[number] + column for number in joined for column in range(len(sides[number].columns)))
+    return {position: at for at, position in enumerate(order)}
 
 
 def _normalized(relation: Relation) -> Relation:
@@ -309,37 +313,64 @@ def _normalized(relation: Relation) -> Relation:
     parts = sorted(zip(*relation.keys, strict=True), key=lambda terms: list(map(spell, terms)))
     if parts:
         relation = replace(relation, keys=tuple(zip(*parts, strict=True)))
-    return _left_for_right(relation) if relation.kind == "right" else relation
-
-
-def _left_for_right(join: Join) -> Relation:
-    first, second = (len(side.columns) for side in join.sides)
-    residual = join.residual
+    if relation.kind != "right":
+        return relation
+    first, second = (len(side.columns) for side in relation.sides)
+    residual = relation.residual
     if residual is not None:
-        residual = relocate(residual, lambda place: place + second if place < first else place - first)
-    swapped = Join("left", join.sides[::-1], join.keys[::-1], residual)
+        residual = relocate(residual, lambda at: at + second if at < first else at - first)
+    swapped = Join("left", relation.sides[::-1], relation.keys[::-1], residual)
     return keep_columns(swapped, [*range(second, second + first), *range(second)])
 
 
-Rule = Callable[[Relation], Relation]
+def evaluate_once(nodes: Sequence[Node], alone: Collection[int]) -> tuple[Node, ...]:
+    """γ f(e) (δ) and γ g(e) (δ) = γ f(v) and γ g(v) over one π v=e (δ): expressions over changed rows are computed once
+    for all γ (`operators.grouping_kernel`), but for those whose tables are `alone`.
+    """
+    return tuple(
+        replace(node, alone=True) if isinstance(node, AggregateNode) and node.table in alone else node for node in nodes
+    )
 
-FIRST: tuple[Rule, ...] = (require_sides,)
-RULES: tuple[Rule, ...] = (imply_conditions, push_conditions, join_on_one_key)
-NEEDED: tuple[Rule, ...] = (binary_joins,)
-SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS = "share_nodes", "share_copies", "share_groupings"
-FEED_GROUPINGS, EVALUATE_ONCE = "feed_groupings", "evaluate_once"
-SWITCHES = (
-    *(rule.__name__ for rule in RULES),
-    *(SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS, FEED_GROUPINGS, EVALUATE_ONCE),
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What it does, to what, and whether some view has no plan without it."""
+
+    apply: Callable[..., Any]
+    over: Literal["relation", "nodes", "views", "groupings", "epoch"]
+    is_needed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.apply.__name__
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(require_sides, "relation", is_needed=True),
+    Rule(imply_conditions, "relation"),
+    Rule(push_conditions, "relation"),
+    Rule(join_on_one_key, "relation"),
+    Rule(binary_joins, "relation", is_needed=True),
+    Rule(share_nodes, "nodes"),
+    Rule(share_copies, "views"),
+    Rule(share_groupings, "views"),
+    Rule(feed_groupings, "groupings"),
+    Rule(evaluate_once, "epoch"),
 )
+SWITCHES = tuple(rule.name for rule in RULES if not rule.is_needed)
+
+
+def rules_over(over: str, without: Collection[str] = ()) -> tuple[Rule, ...]:
+    """The rules over one kind of thing, but for those `without` which it is planned."""
+    return tuple(rule for rule in RULES if rule.over == over and (rule.is_needed or rule.name not in without))
 
 
 def optimize(relation: Relation, *, without: Collection[str] = ()) -> Relation:
     """`without` are names of rules that are left out."""
     validate(relation)
     columns = relation.columns
-    for rule in (*FIRST, *(rule for rule in RULES if rule.__name__ not in without), *NEEDED):
-        relation = rule(relation)
+    for rule in rules_over("relation", without):
+        relation = rule.apply(relation)
     validate(relation)
     if relation.columns != columns:
         raise InvariantBroken("the optimizer changed the columns of a view")

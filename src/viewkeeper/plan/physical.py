@@ -1,8 +1,7 @@
 """Physical plan: what an epoch runs, self-contained.
 
-In: nothing but this value (it is stored before an epoch begins, whose record names it by its digest; `docs/epochs.md`,
-R9). Out: nodes in an order in which a node comes after all that it reads. Always: a re-run needs no catalog, no parser
-and no planner, and two processes write the same JSON for the same plan.
+In: nothing but this value, which is stored before an epoch begins (`docs/epochs.md`, R9). Out: nodes, each after all that
+it reads. Always: a re-run needs no catalog, no parser and no planner; equal plans have equal JSON in every process.
 """
 
 from __future__ import annotations
@@ -12,29 +11,21 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from viewkeeper.errors import InvariantBroken
+from viewkeeper.errors import EpochFailed, InvariantBroken
 from viewkeeper.model.epochs import AsideRequest
 from viewkeeper.model.json_codec import Remembered, from_json_value, to_json_value
 from viewkeeper.model.positions import Chunk
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.plan.nodes import (
-    NODE_KINDS,
-    AggregateNode,
-    AppliedNode,
-    CellDeltaNode,
-    DeltaNode,
-    Node,
-    ProjectNode,
-    RepairNode,
-)
+from viewkeeper.plan.nodes import NODE_KINDS, AppliedNode, CellDeltaNode, DeltaNode, Node, OutputNode, RepairNode
+
+FORMAT = 2  # of the JSON; a plan in another one is not run
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """All nodes of one epoch, and the base tables they read.
-
-    δ needs no node: a table with a DELTA goes through it first; any other table's log holds a row before and after.
-    An epoch of `repairs`, or of a request for rows set `aside`, does nothing else: it reads no log and fills no view.
+    """All nodes of one epoch, and the base tables they read. δ needs no node: the changes of a table with a DELTA go through
+    that first; other logs hold rows before and after. An epoch of `repairs`, or of a request for rows set `aside`, reads no
+    log and fills no view.
     """
 
     tables: tuple[TableSchema, ...]
@@ -53,10 +44,7 @@ class PhysicalPlan:
 
     @property
     def stages(self) -> tuple[tuple[AppliedNode, ...], ...]:
-        """All nodes, by when they are applied: DELTAs first, then each node as soon as all that it reads is available.
-
-        The nodes of a stage are applied together; between stages is a shuffle.
-        """
+        """All nodes by stages, with a shuffle between them: DELTAs first, then each node right after all that it reads."""
         if self.repairs:
             return (self.repairs,)
         levels: dict[int, int] = {}
@@ -69,10 +57,10 @@ class PhysicalPlan:
 
     def node(self, table: int) -> AppliedNode:
         """The node whose own table this is."""
-        for node in (*self.nodes, *self.deltas, *self.repairs):
-            if node.table == table:
-                return node
-        raise InvariantBroken(f"no node of the plan has table {table}")
+        nodes = (*self.nodes, *self.deltas, *self.repairs)
+        if (found := next((node for node in nodes if node.table == table), None)) is None:
+            raise InvariantBroken(f"no node of the plan has table {table}")
+        return found
 
     def delta_of(self, source: int) -> DeltaNode | None:
         """The DELTA of a base table, if it has one."""
@@ -87,10 +75,7 @@ class PhysicalPlan:
         return next((node, i) for node in self.nodes for i, edge in enumerate(node.edges) if edge.aside == table)
 
     def sources_of(self, backfill: int, filled: Collection[int] = ()) -> tuple[int, ...]:
-        """The sources of a backfill's rows, in the order they were made: base tables, and nodes that are `filled`.
-
-        Nodes that are not filled get their rows from their own sources: they are filled together.
-        """
+        """The sources of a backfill's rows, by id: base tables and `filled` nodes; other nodes are filled from theirs."""
         nodes = {node.table: node for node in self.nodes}
         found, waiting, seen = set(), [node for node in self.nodes if node.backfill == backfill], set()
         while waiting:
@@ -121,26 +106,24 @@ class PhysicalPlan:
     def reads_log(self, chunks: tuple[Chunk, ...]) -> bool:
         """Whether a change can matter: not when all views are yet to be filled, and there is no DELTA."""
         waiting = {backfill for chunk in chunks if chunk.opens for backfill in chunk.tables}
-        return bool(self.deltas) or any(backfill not in waiting for backfill in self.backfills)
+        return bool(self.deltas) or not waiting.issuperset(self.backfills)
 
     def schema(self, source: int) -> TableSchema:
         """The columns of a base table, or of a node with records, for its readers."""
         table = next((table for table in self.tables if table.id == source), None)
-        return self._records(source) if table is None else table
+        if table is not None:
+            return table
+        node = next(node for node in self.nodes if node.table == source)
+        if not isinstance(node, OutputNode):
+            raise InvariantBroken(f"node {source} has no records for readers")
+        parts = (("k", node.key), ("v", node.row))
+        columns = tuple(Column(f"{name}{i}", c.type, c.nullable) for name, part in parts for i, c in enumerate(part))
+        return TableSchema(TableId(source), "", columns, tuple(f"k{place}" for place in range(len(node.key))))
 
     def stored_in(self, source: int) -> int | None:
         """The table whose records are the rows of a source; None for a base table whose log has before-images."""
         table = next((table for table in self.tables if table.id == source), None)
         return source if table is None else table.delta
-
-    def _records(self, source: int) -> TableSchema:
-        """The records of a node: the columns of their key, then those of their row."""
-        node = next(node for node in self.nodes if node.table == source)
-        if not isinstance(node, (ProjectNode, AggregateNode)):
-            raise InvariantBroken(f"node {source} has no records for readers")
-        parts = (("k", node.key), ("v", node.row))
-        columns = tuple(Column(f"{name}{i}", c.type, c.nullable) for name, part in parts for i, c in enumerate(part))
-        return TableSchema(TableId(source), "", columns, tuple(f"k{place}" for place in range(len(node.key))))
 
     @property
     def digest(self) -> str:
@@ -148,16 +131,19 @@ class PhysicalPlan:
         return hashlib.blake2b(json.dumps(self.to_json(), sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> dict[str, object]:
-        plain = {"tables": to_json_value(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
+        plain = {"format": FORMAT, "tables": to_json_value(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
         more = {"repairs": to_json_value(self.repairs)} if self.repairs else {}
         return plain | more | ({"aside": to_json_value(self.aside)} if self.aside else {})
 
     @staticmethod
     def from_json(value: dict) -> PhysicalPlan:
+        """The plan; EpochFailed if a release with another format stored it."""
         return _parse(value)
 
 
 def _from_plain(value: dict) -> PhysicalPlan:
+    if value.get("format", 1) != FORMAT:
+        raise EpochFailed("the plan of the epoch in flight was stored by another release", "it is planned anew")
     tables = tuple(from_json_value(TableSchema, table) for table in value["tables"])
     repairs = tuple(from_json_value(RepairNode, node) for node in value.get("repairs", ()))
     aside = from_json_value(AsideRequest, value["aside"]) if "aside" in value else None

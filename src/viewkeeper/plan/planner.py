@@ -1,9 +1,9 @@
-"""The planner: what the next epoch runs, for all views, for a repair, or for rows that were set aside.
+"""The planner: the plan of the next epoch, for all views, for a repair, or for rows that were set aside.
 
 In: a catalog, and the state of its nodes in the epoch record. Out: a physical plan: each node of all views once, or the
-tables of a repair with their shadows, or all nodes with a request for rows set aside; and which repair or request is
-due. Always: pure; plans are made from the views' texts, so that SQL is never older than the code that makes it. A
-repair is due once its shadows are filled, a request once all views are; each is done once.
+tables of a repair with their shadows, or all nodes with a request for rows set aside; and the repair or request that is
+due. Always: pure; plans are made from the views' texts, so that SQL is never older than the code. A repair is due once
+its shadows are filled, a request once all views are; each is done once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog, with_dependents
 from viewkeeper.model.schema import TableId
-from viewkeeper.plan.define import lower, placed_nodes
+from viewkeeper.plan.define import lower
 from viewkeeper.plan.nodes import AggregateNode, Node, RepairNode
-from viewkeeper.plan.optimize import EVALUATE_ONCE
+from viewkeeper.plan.optimize import evaluate_once
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.share_nodes import placed_nodes
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import ViewDefinition
@@ -26,16 +27,12 @@ if TYPE_CHECKING:
 
 
 def physical_plan(
-    catalog: Catalog,
-    *,
-    filling: Collection[int] = (),
-    stopped: Collection[int] = (),
-    late: Collection[int] = (),
+    catalog: Catalog, *, filling: Collection[int] = (), stopped: Collection[int] = (), late: Collection[int] = ()
 ) -> PhysicalPlan:
-    """What an epoch runs to maintain all views, and the tables that it reads.
+    """The plan of an epoch that maintains all views, and the tables that it reads.
 
-    A table that has a DELTA is always read: DELTA must hold every row. Nodes that are `stopped` are left out, and so
-    are their readers. So is a backfill that has not begun, while one that it reads from is `filling`, or that is `late`.
+    A table that has a DELTA is always read: DELTA must hold every row. Left out are nodes that are `stopped`, with their
+    readers, and backfills that have not begun, if they are `late` or one that they read from is `filling`.
     """
     left_out = _left_out(catalog, filling, stopped, late)
     for known, without, plan in _planned:
@@ -51,19 +48,17 @@ _planned: deque[tuple[Catalog, frozenset[int], PhysicalPlan]] = deque(maxlen=4) 
 
 def _plan(catalog: Catalog, left_out: frozenset[int]) -> PhysicalPlan:
     found: dict[TableId, Node] = {}
+    alone: set[TableId] = set()
     for view in catalog.kept:
         if left_out.issuperset(view.needs):
             continue
         for node in placed_nodes(lower(catalog, view), catalog.stored(view)):
-            if node.table not in left_out:
-                found.setdefault(node.table, node if EVALUATE_ONCE not in view.rules_off else _evaluated_alone(node))
+            if node.table not in left_out and node.table not in found:
+                found[node.table] = node
+                alone |= {node.table} if evaluate_once.__name__ in view.rules_off else set()
     read = {edge.source for node in found.values() for edge in node.edges}
     tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
-    return PhysicalPlan(tables, tuple(found.values()))
-
-
-def _evaluated_alone(node: Node) -> Node:
-    return replace(node, direct=None) if isinstance(node, AggregateNode) else node
+    return PhysicalPlan(tables, evaluate_once(tuple(found.values()), alone))
 
 
 def unfilled(catalog: Catalog, *, filled: Collection[int], stopped: Collection[int]) -> frozenset[int]:
@@ -149,16 +144,12 @@ def repair_plan(catalog: Catalog, due: DueRepair) -> PhysicalPlan:
     found: dict[int, RepairNode] = {}
     lists = {one.table for node in catalog.nodes for one in node.exceptions if one.kind == "aside"}
     for view, twin in due.pairs:
-        slots = _slots(catalog, view)
+        nodes = placed_nodes(lower(catalog, view), catalog.stored(view))
+        grouped = [node for node in nodes if isinstance(node, AggregateNode)]
+        # of each PRE-AGGREGATION the group key and the number of slots
+        slots = {table: (node.key, len(used)) for node in grouped for table, used in node.slots.items()}
         for node, copy in zip(catalog.stored(view), catalog.stored(twin), strict=True):
             for table, other in zip(node.tables, copy.tables, strict=True):
                 group, count = slots.get(table, ((), 0))
                 found[table] = RepairNode(table, other, group, count, table in lists)
     return PhysicalPlan((), (), tuple(found.values()))
-
-
-def _slots(catalog: Catalog, view: ViewDefinition) -> dict[int, tuple[tuple, int]]:
-    """The PRE-AGGREGATIONs of a view: the group key and how many slots each has."""
-    nodes = placed_nodes(lower(catalog, view), catalog.stored(view))
-    grouped = [node for node in nodes if isinstance(node, AggregateNode)]
-    return {table: (node.key, len(places)) for node in grouped for table, places in node.slots.items()}

@@ -1,11 +1,10 @@
 """Checks of a relation: it is consistent, no constant in it fails, and no text in it grows without bound.
 
-In: a bound relation. Out: nothing, or an error: InvariantBroken where an expression does not fit its input, SqlError
-where a part fails that refers to no column, UnsupportedSql where a text would be made of more than `WIDTH_MAX` others.
-Always: the optimizer validates what it gets and what it returns, so that a rule that breaks a plan is found before the
-plan is used. A constant that fails does so on every row, and an engine that folds constants would stop the whole query.
-Concatenation and repetition count over all nested queries (`x || x` in thirty of them would make a billion copies of
-x); `replace` does not.
+In: a bound relation. Out: nothing, or an error: InvariantBroken where an expression does not fit its input, SqlError where
+a constant fails, UnsupportedSql where a text would be made of more than `WIDTH_MAX` others. Always: the optimizer
+validates its input and its output, so that a rule that breaks a plan is found before the plan is used. An engine that
+folds constants would stop the whole query at one that fails. Concatenation and repetition count over all nested queries
+(`x || x` in thirty of them would make a billion copies of x); `replace` does not.
 """
 
 from __future__ import annotations
@@ -78,8 +77,8 @@ def _check(expressions: Sequence[Expression], source: Relation) -> None:
     for part in (part for expression in expressions for part in walk(expression)):
         if isinstance(part, AggregationRef):
             grouping = aggregation and aggregation.grouping
-            told = grouping and (grouping.groups if part.source == "group" else grouping.aggregates)
-            if not told or part.of not in told[part.position : part.position + 1]:
+            known = grouping and (grouping.groups if part.source == "group" else grouping.aggregates)
+            if not known or part.of not in known[part.position : part.position + 1]:
                 raise InvariantBroken(f"{part.text} is no group or aggregate of what it speaks of")
 
 
@@ -138,25 +137,19 @@ def _of_relation(relation: Relation, known: dict[int, Copies]) -> Copies:
     inputs = [_columns(one, known) for one in inputs_of(relation)]
     given = tuple(copies for one in inputs for copies in one)
     if isinstance(relation, Join):
-        _look_at_join(relation, inputs, given)
-    else:
-        own = tuple(_copies(expression, given) for expression in expressions_of(relation))
+        for side, keys in zip(inputs, relation.keys, strict=True):
+            for key in keys:
+                _copies(key, side)
+        if relation.residual is not None:
+            _copies(relation.residual, given)
+        return inputs[0] if relation.keeps_first else given
+    own = tuple(_copies(expression, given) for expression in expressions_of(relation))
     match relation:
         case Project() | Aggregation():
             return own
         case Union():
             return tuple(map(max, zip(*inputs, strict=True)))
-        case Join(keeps_first=True):
-            return inputs[0]
     return given if len(given) == len(relation.columns) else (max(given, default=1),) * len(relation.columns)
-
-
-def _look_at_join(join: Join, inputs: Sequence[Copies], given: Copies) -> None:
-    for side, keys in zip(inputs, join.keys, strict=True):
-        for key in keys:
-            _copies(key, side)
-    if join.residual is not None:
-        _copies(join.residual, given)
 
 
 def _copies(expression: Expression, given: Copies) -> int:

@@ -1,11 +1,11 @@
 """Replacements: views that are filled beside themselves, under other rules (OPTIMIZE), or from base tables (repair,
 rebuild).
 
-In: a catalog, and the rules that are off from now on, or the names of views. Out: a catalog in which each view that
-gets another plan has a replacement, or each named view a shadow: the same view over stored nodes of its own. Always:
-readers see nothing new until a replacement is filled; then it takes the view's place between two epochs. Views that
-share records get shadows together, because a record that is corrected for one view would not fit what another has
-computed from it; one backfill fills all shadows of a request.
+In: a catalog, and the rules that are off from now on, or the names of views. Out: a catalog in which each view that gets
+another plan has a replacement, or each named view a shadow: the same view over stored nodes of its own. Always: readers
+see nothing new until a replacement is filled; then it replaces the view between two epochs. All views that share records
+get shadows, because a record that is corrected for one view would not fit what another has computed from it; one backfill
+fills all shadows of a request.
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ from viewkeeper.catalog.shared_state import Sharing
 from viewkeeper.errors import NameInUse, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId
 from viewkeeper.model.wording import suggestion
-from viewkeeper.plan import share_copies, share_groupings
-from viewkeeper.plan.cost.statistics import DISTINCT_SHARE
-from viewkeeper.plan.define import assign, computed_relation, lower, refuse_unkept, relation_of
-from viewkeeper.plan.optimize import FEED_GROUPINGS, SHARE_COPIES, SHARE_GROUPINGS, SHARE_NODES, SWITCHES, optimize
+from viewkeeper.plan.choose import choose_plans
+from viewkeeper.plan.cost.cost_model import PlanModel
+from viewkeeper.plan.define import lower, refuse_unkept, relation_of
+from viewkeeper.plan.optimize import SWITCHES, optimize, rules_over
+from viewkeeper.plan.share_nodes import assign
 
 Ending = Literal["repair", "rebuild"]
 
 
 def with_shadow_views(catalog: Catalog, names: Sequence[str], ending: Ending, epoch: int) -> tuple[Catalog, TableId]:
-    """The catalog with twins of the named views and of those that share records with them; and the twins' backfill.
-
-    Unfinished twins of these views are dropped.
-    """
+    """The catalog with new twins of the named views and of those that share records with them; and the twins' backfill."""
     views = sharing_records(catalog, names)
     _refuse_replaced(catalog, views)
     nodes = {table: node for view in views for table, node in zip(view.needs, catalog.stored(view), strict=True)}
@@ -95,12 +93,14 @@ def optimize_views(
     without: Collection[str] = (),
     filled: Collection[int] = (),
     stopped: Collection[int] = (),
-    sizes: Mapping[TableId, int] | None = None,
+    sizes: Mapping[int, float] | None = None,
+    model: PlanModel | None = None,
 ) -> Catalog:
     """The catalog with a replacement for each view whose plan changes; the same catalog when none does.
 
     Views that others read stay as they are: a text means the records of the view that it names. So do views that are
-    stopped, unless they will share with others. `sizes`: how many rows and records tables have, as far as is known.
+    stopped, unless they will share with others. `sizes`: the known numbers of rows and records of tables. By the `model`
+    views share, and rules are left out, only where that costs less; without it all views share that can.
     """
     for rule in without:
         if rule not in SWITCHES:
@@ -108,47 +108,27 @@ def optimize_views(
     before = catalog
     catalog = replace(catalog, rules_off=tuple(rule for rule in SWITCHES if rule in without))
     changing = {view.replaces[-1] for view in catalog.replacements}
-    free = {view.id: view for view in catalog.views if view.id not in changing and _is_free(catalog, view)}
-    alone = dict(free)
-    for family in _families(catalog, free, sizes or {}):
-        views = [alone.pop(member) for member in family]
-        catalog, sharing = _with_sharing(catalog, views)
-        for view in views:
-            catalog = _replanned(catalog, view, sharing, epoch, stopped)
-    for view in alone.values():
+    read = {meant for view in catalog.kept for _, meant in view.names}
+    fixed = changing | read | {view.id for view in catalog.views if view.kind == "INDEX"}
+    free = {view.id: view for view in catalog.views if view.id not in fixed}
+    for view in free.values():
         if not set(view.needs) & set(stopped):
-            catalog = _replanned(catalog, view, None, epoch, stopped)
+            _refuse_unplanned(catalog, view)
+    for choice in choose_plans(catalog, free, sizes or {}, model):
+        views = [free[view] for view in choice.views]
+        sharing = None
+        if len(views) > 1:
+            catalog, sharing = _with_sharing(catalog, views)
+        elif set(views[0].needs) & set(stopped):
+            continue
+        for view in views:
+            catalog = _replanned(catalog, replace(view, sharing=sharing, rules_off=choice.rules_off), epoch, stopped)
     if catalog == before:
         return before
-    read = {view.id for view in free.values() if view.node.backfill in filled}
-    needed = {view.node.backfill for view in catalog.replacements if view.replaces[-1] in read}
+    readable = {view.id for view in free.values() if view.node.backfill in filled}
+    needed = {view.node.backfill for view in catalog.replacements if view.replaces[-1] in readable}
     unread = {view.node.backfill for view in catalog.replacements if view.replaces[-1] in free}.difference(needed)
     return replace(catalog.with_replaced(unread, epoch), version=before.version + 1)
-
-
-def _is_free(catalog: Catalog, view: ViewDefinition) -> bool:
-    return view.kind != "INDEX" and not any(other.reads(view.id) for other in catalog.kept)
-
-
-def _families(
-    catalog: Catalog, views: Mapping[TableId, ViewDefinition], sizes: Mapping[TableId, int]
-) -> list[tuple[TableId, ...]]:
-    """The views that will share a γ or a copy."""
-    relations = {view.id: relation_of(catalog, view) for view in views.values()}
-    records = {view.id: sizes.get(view.node.table, 0) for view in views.values()}
-    bases = {view.id: catalog.bases_of(view) for view in views.values()}
-    rows = {view: sizes.get(tables[0], 0) for view, tables in bases.items() if len(tables) == 1}
-
-    def records_for_each_row(view: TableId) -> float:
-        return records[view] / rows[view] if records[view] and rows.get(view) else DISTINCT_SHARE
-
-    found: list[tuple[TableId, ...]] = []
-    if SHARE_GROUPINGS not in catalog.rules_off:
-        feeds = FEED_GROUPINGS not in catalog.rules_off
-        found += share_groupings.families(relations, records_for_each_row if feeds else None)
-    if SHARE_COPIES not in catalog.rules_off:
-        found += share_copies.families(relations, records, rows)
-    return found
 
 
 def _with_sharing(catalog: Catalog, views: Sequence[ViewDefinition]) -> tuple[Catalog, TableId]:
@@ -161,20 +141,15 @@ def _with_sharing(catalog: Catalog, views: Sequence[ViewDefinition]) -> tuple[Ca
     return catalog.with_sharing(sharing), sharing.id
 
 
-def _replanned(
-    catalog: Catalog, view: ViewDefinition, sharing: TableId | None, epoch: int, stopped: Collection[int]
-) -> Catalog:
-    new = replace(view, sharing=sharing, rules_off=catalog.rules_off)
-    _refuse_unplanned(catalog, new)
-    lowered = lower(catalog, new)
-    nodes = assign(
-        lowered, catalog.lasting_nodes, TableId(catalog.next_id), without={*stopped, *_foreign(catalog, new)}
-    )
+def _replanned(catalog: Catalog, view: ViewDefinition, epoch: int, stopped: Collection[int]) -> Catalog:
+    lowered = lower(catalog, view)
+    unusable = {*stopped, *_foreign(catalog, view)}
+    nodes = assign(lowered, catalog.lasting_nodes, TableId(catalog.next_id), without=unusable)
     needs = tuple(node.table for node in nodes)
     if needs == view.needs and lowered.shown == view.shown:
-        return catalog.with_definition(new)
+        return catalog.with_definition(view)
     new = replace(
-        new,
+        view,
         id=TableId(catalog.next_id),
         written=view.source.written,
         shown=lowered.shown,
@@ -188,19 +163,17 @@ def _replanned(
 
 def _refuse_unplanned(catalog: Catalog, view: ViewDefinition) -> None:
     """Raise where a view has no plan without the rules that are off."""
-    if view.rules_off:
+    if catalog.rules_off:
         try:
-            refuse_unkept(optimize(computed_relation(catalog, view), without=view.rules_off))
+            refuse_unkept(optimize(relation_of(catalog, view), without=catalog.rules_off))
         except UnsupportedSql as error:
-            rules = ", ".join(view.rules_off)
-            raise UnsupportedSql(
-                f"view {view.name} has no plan without {rules}: {error.fact}", "leave them on"
-            ) from None
+            fact = f"view {view.name} has no plan without {', '.join(catalog.rules_off)}: {error.fact}"
+            raise UnsupportedSql(fact, "leave them on") from None
 
 
 def _foreign(catalog: Catalog, view: ViewDefinition) -> Collection[int]:
     """Where equal nodes are not shared, the tables of nodes that are not the view's own, nor those of its sharing."""
-    if SHARE_NODES not in catalog.rules_off:
+    if rules_over("nodes", catalog.rules_off):
         return ()
     same = {table for other in catalog.kept if view.sharing and other.sharing == view.sharing for table in other.needs}
     return {node.table for node in catalog.nodes} - catalog.own_nodes(view) - same

@@ -1,70 +1,61 @@
 """Rows: σ and π over one source, as SQL over the delta rows of that source.
 
-In: a source, then predicates and projections, one after the other. Out: edges. Always: the SQL never fails: a row on
-which an expression fails is marked `fails`, evaluated no further, and kept, so that it can be set aside; which rows
-fail depends on the text of the view alone. The row key of the source is carried along, shown or not.
+In: a source, then predicates and projections. Out: edges. Always: the SQL never fails: a row on which an expression fails
+is marked `fails`, evaluated no further, and kept, so that it can be set aside; which rows fail depends on the text of the
+view alone. The row key of the source is kept, shown or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from viewkeeper.algebra.canonical import spell
-from viewkeeper.algebra.expressions import ColumnRef, Expression, columns_of
+from viewkeeper.algebra.expressions import ColumnRef, Expression, Literal, columns_of
 from viewkeeper.codegen.expression_sql import emit, guarded
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import INT
-from viewkeeper.plan.nodes import Edge
+from viewkeeper.plan.nodes import Edge, Moves
 
 # Every relation of delta rows has both; `ord` is never NULL, so it also guards TRY against being folded to a constant.
 _ORDER, _SIGN = "ord", "sign"
 _BRANCH = Column("branch", INT, nullable=False)
 
-Wanted = tuple[str, Expression | None, str]  # name, the expression if it can fail, SQL
+# Name, expression, SQL; without an expression the SQL is the name of a column.
+Wanted = tuple[str, Expression | None, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A relation as SQL over one source.
+    """A relation as SQL over one source: the rows of `origin`, a SELECT over the relation `delta` (none: the delta itself),
+    that meet the `predicates`.
 
-    `key` are the columns of its row key, `key_sqls` their SQL over `origin`; `key_of` maps visible columns to the key
-    parts they are. `read` are the source's columns that anything refers to so far; after a projection (`is_raw` is then
-    False), nothing else can.
+    `key` is its row key, `key_parts` the expressions of that over `origin`; `key_of` maps visible columns to key parts.
+    `read` are the source's columns in use; over a projection none is added. `fails`: `origin` marks rows that fail.
+    `moves`: `origin` only renames the delta's columns.
     """
 
     source: TableId
     source_key: tuple[Column, ...]
     source_key_places: tuple[int, ...]
     key: tuple[Column, ...]
-    key_sqls: tuple[str, ...]
+    key_parts: tuple[tuple[Expression | None, str], ...]
     key_of: Mapping[int, int]
-    origin: str = "delta"
-    where: tuple[str, ...] = ()
+    origin: str = ""
+    predicates: tuple[Expression, ...] = ()
     read: frozenset[int] = frozenset()
     fails: bool = False
-    is_raw: bool = True
-    predicates: tuple[Expression, ...] = field(default=())  # while raw
+    moves: Moves | None = None
     text: str = ""  # canonical
 
     def select(self, predicate: Expression) -> Rows:
         """σ."""
-        read = self._reading(predicate)
-        sql = emit(predicate)
-        seen = (*self.predicates, predicate) if self.is_raw else ()
-        text = f"σ({spell(predicate)}) {self.text}"
-        if not predicate.fallible:
-            where = (*self.where, f"(fails OR {sql})" if self.fails else sql)
-            return replace(self, where=where, read=read, predicates=seen, text=text)
-        tried = self._unfailed(guarded([sql], _ORDER))
-        inner = f"(SELECT *, {tried} AS w FROM {self._from})"
-        hidden = "w, fails" if self.fails else "w"
-        origin = f"(SELECT * EXCLUDE ({hidden}), (w IS NULL) AS fails FROM {inner} WHERE w IS NULL OR w.v0)"
-        return replace(self, origin=origin, where=(), read=read, fails=True, predicates=seen, text=text)
+        predicates, text = (*self.predicates, predicate), f"σ({spell(predicate)}) {self.text}"
+        return replace(self, predicates=predicates, read=self._reading(predicate), text=text)
 
     def project(self, outputs: Mapping[int, Expression]) -> Rows:
         """π: the expressions as the visible columns at the given positions."""
-        keys: list[Wanted] = [(f"h{i}", None, sql) for i, sql in enumerate(self.key_sqls)]
+        keys: list[Wanted] = [(f"h{i}", part, sql) for i, (part, sql) in enumerate(self.key_parts)]
         shown: list[Wanted] = [(f"c{place}", expression, emit(expression)) for place, expression in outputs.items()]
         sql, fails = self._sql([*keys, *shown])
         key_of = {
@@ -72,73 +63,103 @@ class Rows:
             for place, expression in outputs.items()
             if isinstance(expression, ColumnRef) and expression.position in self.key_of
         }
-        read = self._reading(*outputs.values()) | (frozenset(self.source_key_places) if self.is_raw else frozenset())
-        names = tuple(name for name, _, _ in keys)
         return replace(
             self,
-            origin=f"({sql})",
-            where=(),
-            key_sqls=names,
+            origin=sql,
+            key_parts=tuple((None, name) for name, _, _ in keys),
             key_of=key_of,
-            read=read,
-            fails=fails,
-            is_raw=False,
             predicates=(),
+            read=self._reading(*outputs.values()) | self.key_places,
+            fails=fails,
+            moves=self._moves([*keys, *shown]),
             text=f"π({', '.join(f'c{place}={spell(part)}' for place, part in outputs.items())}) {self.text}",
         )
 
-    def edge(
-        self,
-        wanted: Sequence[Wanted],
-        aside: TableId | None,
-        *,
-        keep: str = "",
-        with_key: bool = True,
-        marked: bool = False,
-    ) -> Edge:
-        """The edge to a node that asks for `wanted`.
-
-        `keep` is a condition on its names that every row must meet; `marked`: there is a `fails` even where nothing can
-        fail.
-        """
+    def edge(self, wanted: Sequence[Wanted], aside: TableId | None, *, present: Sequence[str] = ()) -> Edge:
+        """The edge to a node that asks for `wanted`, of which those named in `present` must have a value."""
+        read = self._reading(*(part for _, part, _ in wanted if part is not None)) | self.key_places
+        if (moves := self._moves(wanted)) is not None:
+            moved = dict(moves.columns)
+            moves = replace(moves, present=(*moves.present, *(moved[name] for name in present)))
+            return self._edge(read, None, moves, None)
         sql, fails = self._sql(wanted)
-        if marked and not fails:
-            sql = f"SELECT *, FALSE AS fails FROM ({sql})"
-        if keep:
+        if present:
+            keep = " AND ".join(f"{name} IS NOT NULL" for name in present)
             sql = f"SELECT * FROM ({sql}) WHERE {f'fails OR ({keep})' if fails else keep}"
-        read = self._reading(*(expression for _, expression, _ in wanted if expression is not None))
-        if self.is_raw and with_key:
-            read |= frozenset(self.source_key_places)
-        return Edge(self.source, tuple(sorted(read)), self.source_key, sql, aside if fails else None)
+        return self._edge(read, sql, None, aside if fails else None)
+
+    def grouped_edge(self, expressions: Sequence[Expression], error_list: TableId | None) -> Edge:
+        """The edge to a node that evaluates `expressions`, and the predicates, itself."""
+        read, needed = self._reading(*expressions), columns_of(*self.predicates, *expressions)
+        names = [f"c{place}" for place in needed]
+        if self.moves is not None:
+            moved = dict(self.moves.columns)
+            return self._edge(read, None, replace(self.moves, columns=tuple((n, moved[n]) for n in names)), error_list)
+        if not self.origin:
+            return self._edge(read, None, None, error_list)
+        columns = ", ".join([_ORDER, _SIGN, *names, *(["fails"] if self.fails else [])])
+        return self._edge(read, f"SELECT {columns} FROM ({self.origin})", None, error_list)
 
     def can_fail(self, expressions: Sequence[Expression]) -> bool:
-        return self.fails or any(expression.fallible for expression in expressions)
+        return self.fails or any(expression.fallible for expression in (*self.predicates, *expressions))
+
+    def _edge(self, read: frozenset[int], sql: str | None, moves: Moves | None, aside: TableId | None) -> Edge:
+        return Edge(self.source, tuple(sorted(read)), self.source_key, sql, moves, aside)
 
     @property
-    def _from(self) -> str:
-        return f"{self.origin} WHERE {' AND '.join(self.where)}" if self.where else self.origin
+    def key_places(self) -> frozenset[int]:
+        """The source's columns that the row key needs and that are not read yet."""
+        return frozenset() if self.origin else frozenset(self.source_key_places)
 
     def _reading(self, *expressions: Expression) -> frozenset[int]:
-        return self.read | frozenset(columns_of(*expressions)) if self.is_raw else self.read
+        return self.read if self.origin else self.read | frozenset(columns_of(*expressions))
 
-    def _unfailed(self, tried: str) -> str:
-        return f"CASE WHEN NOT fails THEN {tried} END" if self.fails else tried
+    def _moves(self, wanted: Sequence[Wanted]) -> Moves | None:
+        """What is wanted, if each is a column of the delta, and every row is."""
+        if self.predicates or (self.origin and self.moves is None):
+            return None
+        if not all(part is None or (isinstance(part, ColumnRef) and sql == emit(part)) for _, part, sql in wanted):
+            return None
+        if self.moves is None:
+            return Moves(tuple((name, sql) for name, _, sql in wanted))
+        moved = dict(self.moves.columns)
+        return replace(self.moves, columns=tuple((name, moved[sql]) for name, _, sql in wanted))
+
+    def _selected(self) -> tuple[str, bool]:
+        """What follows FROM, of the rows that meet the predicates, and whether it marks `fails`."""
+        origin, where, fails = f"({self.origin})" if self.origin else "delta", list[str](), self.fails
+        for predicate in self.predicates:
+            sql = emit(predicate)
+            if not predicate.fallible:
+                where.append(f"(fails OR {sql})" if fails else sql)
+                continue
+            tried = _unfailed(guarded([sql], _ORDER), fails=fails)
+            inner = f"(SELECT *, {tried} AS w FROM {_where(origin, where)})"
+            hidden = "w, fails" if fails else "w"
+            origin = f"(SELECT * EXCLUDE ({hidden}), (w IS NULL) AS fails FROM {inner} WHERE w IS NULL OR w.v0)"
+            where, fails = [], True
+        return _where(origin, where), fails
 
     def _sql(self, wanted: Sequence[Wanted]) -> tuple[str, bool]:
         """SELECT of what is wanted, and whether it marks `fails`."""
-        risky = [
-            place for place, (_, expression, _) in enumerate(wanted) if expression is not None and expression.fallible
-        ]
-        source, fails = self._from, "fails" if self.fails else ""
+        risky = [place for place, (_, part, _) in enumerate(wanted) if part is not None and part.fallible]
+        source, has_failed = self._selected()
+        fails = "fails" if has_failed else ""
         if risky:
-            tried = self._unfailed(guarded([wanted[place][2] for place in risky], _ORDER))
+            tried = _unfailed(guarded([wanted[place][2] for place in risky], _ORDER), fails=has_failed)
             source, fails = f"(SELECT *, {tried} AS t FROM {source})", "(t IS NULL)"
-        columns = [_ORDER, _SIGN]
-        for place, (name, _, sql) in enumerate(wanted):
-            columns.append(f"{f't.v{risky.index(place)}' if place in risky else sql} AS {name}")
-        if fails:
-            columns.append(f"{fails} AS fails")
-        return f"SELECT {', '.join(columns)} FROM {source}", bool(fails)
+        sqls = [f"t.v{risky.index(at)}" if at in risky else sql for at, (_, _, sql) in enumerate(wanted)]
+        columns = [f"{sql} AS {name}" for sql, (name, _, _) in zip(sqls, wanted, strict=True)]
+        columns += [f"{fails} AS fails"] if fails else []
+        return f"SELECT {', '.join([_ORDER, _SIGN, *columns])} FROM {source}", bool(fails)
+
+
+def _where(origin: str, conditions: Sequence[str]) -> str:
+    return f"{origin} WHERE {' AND '.join(conditions)}" if conditions else origin
+
+
+def _unfailed(tried: str, *, fails: bool) -> str:
+    return f"CASE WHEN NOT fails THEN {tried} END" if fails else tried
 
 
 def scan_rows(table: TableSchema) -> Rows:
@@ -151,31 +172,31 @@ def output_rows(
     table: TableId, key: tuple[Column, ...], places: tuple[int, ...], text: str, key_of: Mapping[int, int]
 ) -> Rows:
     """The output of a table or a node, as the source of others; `places` are the positions of its row key."""
-    return Rows(table, key, places, key, tuple(f"c{place}" for place in places), key_of, text=text)
+    return Rows(table, key, places, key, tuple((None, f"c{place}") for place in places), key_of, text=text)
 
 
 def united_rows(branches: Sequence[Rows]) -> list[Rows]:
     """Branches under one key: the branch, then its own key in columns that only branches of like keys share."""
     columns: list[Column] = [_BRANCH]
-    homes: list[list[int]] = []
+    positions: list[list[int]] = []  # of each branch's key parts
     for one in branches:
-        mine: list[int] = []
+        own: list[int] = []
         for part in one.key:
-            free = [i for i, c in enumerate(columns) if i and i not in mine and c.type == part.type]
+            free = [i for i, c in enumerate(columns) if i and i not in own and c.type == part.type]
             if not free:
                 columns.append(Column(part.name, part.type, nullable=True))
-            mine.append(free[0] if free else len(columns) - 1)
-        homes.append(mine)
-    key = tuple(columns)
+            own.append(free[0] if free else len(columns) - 1)
+        positions.append(own)
     united = []
-    for number, (one, mine) in enumerate(zip(branches, homes, strict=True)):
-        sqls = [f"CAST({number} AS INTEGER)", *(f"CAST(NULL AS {column.type.duckdb})" for column in key[1:])]
-        for home, sql in zip(mine, one.key_sqls, strict=True):
-            sqls[home] = sql
-        read = one.read | (frozenset(one.source_key_places) if one.is_raw else frozenset())
-        united.append(replace(one, key=key, key_sqls=tuple(sqls), key_of={}, read=read))
+    for number, (one, own) in enumerate(zip(branches, positions, strict=True)):
+        constants = [Literal(number, INT), *(Literal(None, column.type) for column in columns[1:])]
+        parts: list[tuple[Expression | None, str]] = [(constant, emit(constant)) for constant in constants]
+        for position, key_part in zip(own, one.key_parts, strict=True):
+            parts[position] = key_part
+        read = one.read | one.key_places
+        united.append(replace(one, key=tuple(columns), key_parts=tuple(parts), key_of={}, read=read))
     return united
 
 
 def key_wanted(rows: Rows) -> list[Wanted]:
-    return [(f"k{i}", None, sql) for i, sql in enumerate(rows.key_sqls)]
+    return [(f"k{i}", part, sql) for i, (part, sql) in enumerate(rows.key_parts)]

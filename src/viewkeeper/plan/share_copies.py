@@ -1,17 +1,18 @@
 """Shared copies: views that show columns of the same rows are one copy, in which each view has a mark.
 
-π a (σ p (R)) and π b (σ q (R)) are read from π a, b, p, q (σ p∨q (R)): a record belongs to the first view if p is true
-in it. So a row is read once and written once for all of them (paper 3, algorithm 1: one get, one compute, one put). The
-merge of conditions (`Conditioned`, `rows_of_all`, `marked`; paper 3, algorithm 2, step 2) serves shared groupings too.
+π a (σ p (R)) and π b (σ q (R)) are read from π a, b, p, q (σ p∨q (R)): a record belongs to the first view if p is true in
+it. So a row is read and written once for all of them (paper 3, algorithm 1). The merge of conditions (`Conditioned`,
+`rows_of_all`, `marked`; paper 3, algorithm 2, step 2) serves shared groupings too.
 
-In: what the views' texts mean, and how many records they have. Out: which views should share a copy, and a relation
-over that copy for each. Always: the same columns and rows. Nothing that can fail on a row is shared, because a row that
-is set aside is set aside for one view alone.
+In: the views' relations, and how many records they have. Out: the views that can share a copy, and a relation over that
+copy for each. Always: the same columns and rows. Nothing that can fail on a row is shared, because a row is set aside for
+one view alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -20,7 +21,7 @@ from viewkeeper.algebra import construct
 from viewkeeper.algebra.canonical import spell
 from viewkeeper.algebra.expressions import AggregationRef, Call, ColumnRef, Expression, Literal
 from viewkeeper.algebra.relations import Join, Output, Project, Relation, Scan, Select, equality_of
-from viewkeeper.algebra.rewriting import conditions_over, conjunction, select
+from viewkeeper.algebra.rewriting import column_refs, conditions_over, conjunction, select
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.types import BOOLEAN
 
@@ -42,7 +43,7 @@ class Conditioned:
 
     @property
     def family(self) -> Hashable:
-        """What views have in common that can share a node: the rows, and how they are joined."""
+        """What views must have in common to share a node: the rows, and how they are joined."""
         sides = self.source.sides if isinstance(self.source, Join) else ()
         joined = frozenset(spell(one) for one in self.conditions if equality_of(one, sides) is not None)
         return self.source, joined
@@ -73,10 +74,7 @@ def marked(shared: Relation, mark: Mark) -> Select:
 
 
 def mark_of(relation: Relation) -> Mark | None:
-    """What shows that a record belongs to the view, if `relation` is the records of one of several views.
-
-    A count that is not 0, a column that is true, or TRUE for all.
-    """
+    """The mark of a view's records in a shared node: a count that is not 0, a column that is true, or TRUE for all."""
     match relation:
         case Select(predicate=Call(name=name, args=(AggregationRef() | ColumnRef() | Literal() as mark,))):
             return mark if name == _PRESENT else None
@@ -93,7 +91,6 @@ def _any_of(conditions: Sequence[Expression]) -> Expression:
 
 ViewId = TypeVar("ViewId", bound=Hashable)
 _COLUMNS_MAX = 64  # of one shared copy
-_SAVED_MIN = 0.5  # records that are saved, for each that is kept
 _SHARE_MIN = 0.125  # of the shared records, that a view must have: a scan of it passes over the others
 
 
@@ -117,13 +114,14 @@ class Copied:
         return Copied(outputs, rows)
 
 
-def families(
-    relations: Mapping[ViewId, Relation], records: Mapping[ViewId, int], rows: Mapping[ViewId, int]
+def share_copies(
+    relations: Mapping[ViewId, Relation], records: Mapping[ViewId, float], rows: Mapping[ViewId, float]
 ) -> list[tuple[ViewId, ...]]:
-    """The views that should share a copy, two or more each, in the order of `relations`.
+    """π a (σ p (R)) and π b (σ q (R)) = π a σ p (C) and π b σ q (C) over one copy C = π a, b, p, q (σ p∨q (R)).
 
-    `records` are those of each view, `rows` those of the table that it copies, as far as they are known; conditions are
-    taken to be independent of each other.
+    Sets of views that can share a copy, the largest view first: those that are filled, and have enough of its records that
+    a scan does not pass over too many others. `records` are those of each view, `rows` those of the table that it copies,
+    as far as they are known; conditions are taken to be independent of each other.
     """
     found: dict[Hashable, list[ViewId]] = {}
     for view, relation in relations.items():
@@ -132,14 +130,23 @@ def families(
             found.setdefault(copied.rows.family, []).append(view)
     chosen = []
     for views in found.values():
-        known = {view: records[view] for view in views}
-        whole = max([*known.values(), *(rows[view] for view in views if view in rows)])
-        some = [view for view in views if known[view] >= _SHARE_MIN * _union(list(known.values()), whole)]
-        some = some[: _COLUMNS_MAX // 2]
-        kept = _union([known[view] for view in some], whole)
-        if len(some) > 1 and sum(known[view] for view in some) - kept >= _SAVED_MIN * kept:
-            chosen.append(tuple(some))
-    return chosen
+        sizes = [records[view] for view in views]
+        whole = max([*sizes, *(rows[view] for view in views if view in rows)])
+        # the rows that at least one view has, of `whole` ones
+        union = whole * (1 - math.prod(1 - size / whole for size in sizes))
+        some = [view for view in views if records[view] >= _SHARE_MIN * union]
+        chosen.append(tuple(sorted(some, key=records.__getitem__, reverse=True)))
+    return [views for views in chosen if len(views) > 1]
+
+
+def has_room(members: tuple[Relation, ...]) -> bool:
+    """Whether one copy can have the columns of all members: a record is read and written as a whole."""
+    return len(members) <= _COLUMNS_MAX // 2
+
+
+def kept_relations(members: tuple[Relation, ...]) -> tuple[Relation, ...]:
+    """A relation for each node that the members share."""
+    return (over_shared(members[0], members),)
 
 
 def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
@@ -159,31 +166,29 @@ def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
 def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
     """A view's relation over the copy that `members` share, one of which it is."""
     (copied,) = _copied((relation,))
-    shared, places = _shared(members)
-    columns = shared.columns
-
-    def reference(one: Expression) -> ColumnRef:
-        place = places[spell(one)]
-        column = columns[place]
-        return ColumnRef(place, column.name, column.type, column.nullable)
-
+    shared, columns = _shared(members)
     own = copied.rows.residual(_common(members))
-    mark = Literal(True, BOOLEAN) if own is None else reference(_is_true(own))
-    outputs = tuple(Output(one.name, reference(one.expression)) for one in copied.outputs)
+    mark = Literal(True, BOOLEAN) if own is None else columns[spell(_is_true(own))]
+    outputs = tuple(Output(one.name, columns[spell(one.expression)]) for one in copied.outputs)
     return Project(marked(shared, mark), outputs)
 
 
 @lru_cache(maxsize=256)
-def _shared(members: tuple[Relation, ...]) -> tuple[Project, dict[str, int]]:
-    """The copy of all members, each column once, with a mark for each condition; and where each is, as it is spelled."""
+def _shared(members: tuple[Relation, ...]) -> tuple[Project, dict[str, ColumnRef]]:
+    """The copy of all members, with a mark for each condition; and its columns, as they are spelled."""
     common, copied = _common(members), _copied(members)
-    shown = {spell(one.expression): one.expression for member in copied for one in member.outputs}
+    shown = [one.expression for member in copied for one in member.outputs]
     own = [member.rows.residual(common) for member in copied]
-    shown |= {spell(mark): mark for mark in (_is_true(one) for one in own if one is not None)}
-    texts = sorted(shown)
-    outputs = tuple(Output(shown[text].text, shown[text]) for text in texts)
-    rows = rows_of_all([one.rows for one in copied])
-    return Project(rows, outputs), {text: at for at, text in enumerate(texts)}
+    shown += [_is_true(one) for one in own if one is not None]
+    return project_once(rows_of_all([one.rows for one in copied]), shown)
+
+
+def project_once(relation: Relation, expressions: Iterable[Expression]) -> tuple[Project, dict[str, ColumnRef]]:
+    """π of the expressions, each once, in the order of their spelling; and its columns, as they are spelled."""
+    known = {spell(one): one for one in expressions}
+    texts = sorted(known)
+    projected = Project(relation, tuple(Output(known[text].text, known[text]) for text in texts))
+    return projected, dict(zip(texts, column_refs(projected), strict=True))
 
 
 def _copied(members: tuple[Relation, ...]) -> list[Copied]:
@@ -200,11 +205,3 @@ def _common(members: tuple[Relation, ...]) -> frozenset[str]:
 
 def _is_true(condition: Expression) -> Expression:
     return construct.coalesce([condition, Literal(False, BOOLEAN)])
-
-
-def _union(sizes: Sequence[int], whole: int) -> float:
-    """How many of `whole` rows are in at least one of some sets that are independent of each other."""
-    left = 1.0
-    for size in sizes:
-        left *= 1 - min(size, whole) / whole
-    return whole * (1 - left)

@@ -1,18 +1,17 @@
 """Shared groupings: views that group the same rows by the same columns are one γ, in which each view has a filter.
 
 γ g; a (σ p (R)) and γ g; b (σ q (R)) are read from γ g; a where p, count where p, b where q, count where q (σ p∨q (R)):
-a group belongs to the first view if its count where p is not 0. HAVING is such a mark too, and a column that is
-computed from aggregates is kept beside them. A γ by groups that can be made of those of another is computed from its
-records.
+a group belongs to the first view if its count where p is not 0. HAVING is such a mark too, and a column that is computed
+from aggregates is stored with them. A γ whose groups are functions of another's is computed from its records.
 
-In: what the views' texts mean. Out: which of them can share a γ, and a relation over that γ for each. Always: the same
-columns and rows; conditions that all views have stay below the γ.
+In: the views' relations. Out: the views that can share a γ, and a relation over that γ for each. Always: the same columns
+and rows; conditions that all views have stay below the γ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -20,15 +19,14 @@ from viewkeeper.algebra import construct
 from viewkeeper.algebra.canonical import spell
 from viewkeeper.algebra.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, children, rewrite
 from viewkeeper.algebra.relations import Aggregation, Grouping, Output, Project, Relation, RowsOfGroups, Select
-from viewkeeper.algebra.row_key import can_regroup, has_row_key
+from viewkeeper.algebra.row_key import can_regroup
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE
-from viewkeeper.plan.share_copies import Conditioned, common_conditions, marked, rows_of_all
+from viewkeeper.plan.share_copies import Conditioned, common_conditions, marked, project_once, rows_of_all
 
 ViewId = TypeVar("ViewId", bound=Hashable)
 By = tuple[str, ...]  # groups, as they are spelled
 AGGREGATES_MAX = 96  # of one shared γ
-FEEDING_SHARE_MAX = 0.25  # records for each row, up to which a γ feeds coarser ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,70 +81,64 @@ class Grouped:
         return [_where(one, own) for one in (*self.grouping.aggregates, *counted)]
 
 
-@dataclass(slots=True, eq=False)
-class _Family(Generic[ViewId]):
-    """Views that can share a γ, and the aggregates that it would have, as they are spelled."""
-
-    views: dict[ViewId, Grouped] = field(default_factory=dict)
-    wanted: set[str] = field(default_factory=set)
-
-    @property
-    def first(self) -> Grouped:
-        return next(iter(self.views.values()))
-
-    def has_room_for(self, wanted: set[str]) -> bool:
-        """A record is read and written as a whole, so it must not grow without end."""
-        return len(self.wanted | wanted) <= AGGREGATES_MAX
-
-    def can_feed(self, other: _Family[ViewId]) -> bool:
-        mine, theirs = self.first, other.first
-        if has_row_key(mine.rows.source, mine.grouping.groups):  # as many groups as rows
-            return False
-        is_coarser = mine.by != theirs.by and can_regroup(theirs.grouping.groups, mine.grouping.groups)
-        fits_in = mine.rows.family == theirs.rows.family and self.has_room_for(other.wanted)
-        return is_coarser and fits_in and all(one.can_be_fed for one in other.views.values())
-
-    def take_in(self, views: Mapping[ViewId, Grouped], wanted: set[str]) -> None:
-        self.views |= views
-        self.wanted |= wanted
-
-
-def families(
-    relations: Mapping[ViewId, Relation], records_for_each_row: Callable[[ViewId], float] | None = None
+def share_groupings(
+    relations: Mapping[ViewId, Relation], records: Mapping[ViewId, float], rows: Mapping[ViewId, float]
 ) -> list[tuple[ViewId, ...]]:
-    """The views that can share a γ, two or more each, in the order of `relations`; a large family is divided.
+    """γ g; a (σ p (R)) and γ g; b (σ q (R)) = columns of one γ g; a where p, b where q (σ p∨q (R)).
 
-    Where there are few records for each row in a γ that groups like a view, it also feeds coarser ones.
+    Sets of views that can share a γ, sorted by their conditions.
     """
-    found: dict[Hashable, list[_Family[ViewId]]] = {}
+    found: dict[Hashable, dict[ViewId, Grouped]] = {}
     for view, relation in relations.items():
-        grouped = Grouped.of(relation)
-        if grouped is not None:
-            parts = found.setdefault(grouped.family, [_Family()])
-            wanted = {spell(one) for one in grouped.kept(grouped.rows.residual(()))}
-            if not parts[-1].has_room_for(wanted):
-                parts.append(_Family())
-            parts[-1].take_in({view: grouped}, wanted)
-    every = [part for parts in found.values() for part in parts]
-    if records_for_each_row is not None:
-        every = _with_coarser(every, records_for_each_row)
-    order = {view: place for place, view in enumerate(relations)}
-    return [tuple(sorted(part.views, key=order.__getitem__)) for part in every if len(part.views) > 1]
+        if (grouped := Grouped.of(relation)) is not None:
+            found.setdefault(grouped.family, {})[view] = grouped
+    return [
+        tuple(sorted(views, key=lambda view: sorted(map(spell, views[view].rows.conditions))))
+        for views in found.values()
+        if len(views) > 1
+    ]
 
 
-def _with_coarser(
-    every: Sequence[_Family[ViewId]], records_for_each_row: Callable[[ViewId], float]
-) -> list[_Family[ViewId]]:
-    """The families, those by finer groups with others that they feed; first those with most records."""
-    shares = {part: max(map(records_for_each_row, part.views)) for part in every}
-    left = sorted(every, key=shares.__getitem__, reverse=True)
-    for finer in list(left):
-        if finer in left and shares[finer] <= FEEDING_SHARE_MAX:
-            for other in [one for one in left if one is not finer]:
-                if finer.can_feed(other):
-                    finer.take_in(other.views, other.wanted)
-                    left.remove(other)
-    return left
+def feed_groupings(
+    relations: Mapping[ViewId, Relation], parts: Sequence[tuple[ViewId, ...]]
+) -> list[tuple[tuple[ViewId, ...], tuple[ViewId, ...]]]:
+    """γ h(g); sum a (R) = γ h; sum s (γ g; sum a as s (R)): a coarser γ from the records of a finer one.
+
+    The pairs of parts of which the first can feed the second; those that can feed most come first.
+    """
+    grouping = [part for part in parts if Grouped.of(relations[part[0]]) is not None]
+    found = [_Feeding(part, _grouped(tuple(map(relations.__getitem__, part)))) for part in grouping]
+    fed = {one: [other for other in found if one.can_feed(other)] for one in found}
+    return [(one.views, other.views) for one in sorted(fed, key=lambda one: -len(fed[one])) for other in fed[one]]
+
+
+class _Feeding(Generic[ViewId]):
+    """Views that share a γ, or are one, and their finest groups."""
+
+    def __init__(self, views: tuple[ViewId, ...], members: Sequence[Grouped]) -> None:
+        self.views = views
+        self._family = members[0].rows.family
+        self._groups = _finest_of(members)
+        self._by = tuple(map(spell, self._groups))
+        self._can_be_fed = all(one.can_be_fed for one in members)
+
+    def can_feed(self, other: _Feeding[ViewId]) -> bool:
+        """Whether what the others share can be computed from what these do."""
+        if not other._can_be_fed or self._by == other._by or self._family != other._family:
+            return False
+        return can_regroup(other._groups, self._groups)
+
+
+def has_room(members: tuple[Relation, ...]) -> bool:
+    """Whether one γ can keep what all members need: a record is read and written as a whole."""
+    kept = (one for part in _grouped(members) for one in part.kept(part.rows.residual(())))
+    return len(set(map(spell, kept))) <= AGGREGATES_MAX
+
+
+def kept_relations(members: tuple[Relation, ...]) -> tuple[Relation, ...]:
+    """A relation for each node that the members share: one by each kind of groups."""
+    first = {grouped.by: one for one, grouped in zip(reversed(members), reversed(_grouped(members)), strict=True)}
+    return tuple(over_shared(one, members) for one in first.values())
 
 
 def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
@@ -173,16 +165,9 @@ def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
     if _is_plain(members, grouped.by):
         outputs = tuple(Output(one.name, member.value(one.expression)) for one in grouped.outputs)
         return Project(member.shared if member.mark is None else marked(member.shared, member.count), outputs)
-    table, places = _with_values(members, grouped.by)
-    columns = table.columns
-
-    def reference(value: Expression) -> ColumnRef:
-        place = places[spell(value)]
-        column = columns[place]
-        return ColumnRef(place, column.name, column.type, column.nullable)
-
-    mark = Literal(True, BOOLEAN) if member.mark is None else reference(member.mark)
-    outputs = tuple(Output(one.name, reference(member.value(one.expression))) for one in grouped.outputs)
+    table, columns = _with_values(members, grouped.by)
+    mark = Literal(True, BOOLEAN) if member.mark is None else columns[spell(member.mark)]
+    outputs = tuple(Output(one.name, columns[spell(member.value(one.expression))]) for one in grouped.outputs)
     return Project(marked(table, mark), outputs)
 
 
@@ -242,35 +227,27 @@ _COUNT = construct.aggregate("count", [])
 
 @lru_cache(maxsize=256)
 def _shared(members: tuple[Relation, ...], by: By) -> tuple[Aggregation, dict[str, int]]:
-    """The γ of all members that group alike: no row more than all need, each aggregate once; and where each is, as it is
-    spelled. The finest γ has what the others need as well, which are computed from its records.
+    """The γ of all members that group alike, each aggregate once; and the positions of these, as they are spelled. The
+    finest γ has the aggregates of all, which are computed from its records.
     """
-    common, finest = _common(members), _finest(members)
+    grouped, common, finest = _grouped(members), _common(members), _finest(members)
     aggregates: dict[str, Aggregate] = {}
-    for member in _grouped(members):
+    for member in grouped:
         if by in (member.by, finest):
             for one in member.kept(member.rows.residual(common)):
                 aggregates.setdefault(spell(one), one)
     texts = sorted(aggregates)
-    groups = next(one.grouping.groups for one in _grouped(members) if one.by == by)
+    groups = next(one.grouping.groups for one in grouped if one.by == by)
     grouping = Grouping(groups, tuple(aggregates[text] for text in texts))
-    rows = (
-        rows_of_all([one.rows for one in _grouped(members)]) if by == finest else RowsOfGroups(_kept(members, finest))
-    )
+    rows = rows_of_all([one.rows for one in grouped]) if by == finest else RowsOfGroups(_kept(members, finest))
     return Aggregation(rows, grouping), {text: at for at, text in enumerate(texts)}
 
 
 @lru_cache(maxsize=256)
-def _with_values(members: tuple[Relation, ...], by: By) -> tuple[Project, dict[str, int]]:
-    """The γ of all members that group alike with what they compute from it, each value once; and where each is, as it is
-    spelled.
-    """
-    shared, _ = _shared(members, by)
+def _with_values(members: tuple[Relation, ...], by: By) -> tuple[Project, dict[str, ColumnRef]]:
+    """The γ of all members that group alike with the values computed from it; and its columns, as they are spelled."""
     alike = [one for one in _grouped(members) if one.by == by]
-    values = {spell(value): value for one in alike for value in _Member(one, members).values}
-    texts = sorted(values)
-    outputs = tuple(Output(values[text].text, values[text]) for text in texts)
-    return Project(shared, outputs), {text: at for at, text in enumerate(texts)}
+    return project_once(_shared(members, by)[0], (value for one in alike for value in _Member(one, members).values))
 
 
 def _kept(members: tuple[Relation, ...], by: By) -> Aggregation | Project:
@@ -283,11 +260,15 @@ def _is_plain(members: tuple[Relation, ...], by: By) -> bool:
 
 @lru_cache(maxsize=256)
 def _finest(members: tuple[Relation, ...]) -> By:
+    return tuple(map(spell, _finest_of(_grouped(members))))
+
+
+def _finest_of(members: Sequence[Grouped]) -> tuple[Expression, ...]:
     """The groups of which those of all members can be made."""
-    every = {one.by: one.grouping.groups for one in _grouped(members)}
+    every = {one.by: one.grouping.groups for one in members}
     for by, groups in every.items():
         if all(other == by or can_regroup(coarser, groups) for other, coarser in every.items()):
-            return by
+            return groups
     raise InvariantBroken("views share a γ and group by unlike things")
 
 

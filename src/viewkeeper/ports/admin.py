@@ -6,15 +6,15 @@ NotOffered, which names a store that can; adding or removing a node goes on wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-import pyarrow as pa
+from viewkeeper.errors import NotOffered
 
-from viewkeeper.model.positions import Positions
+_SERVERS = ("this store adds and removes servers by itself", "use its own tools; stores at embedded:PATH have nodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +33,6 @@ class Altered:
 
     node: int
     rows_moved: int
-
-
-class Nodes(Protocol):
-    """What an operator does with nodes; each call goes on where an interrupted one stopped."""
-
-    def add_node(self) -> Altered:
-        """Add a node, and move its share of the rows to it, while readers and writers go on."""
-        ...
-
-    def remove_node(self, number: int) -> Altered:
-        """Move all rows of a node to the others; its log is read to the end, and then it is forgotten."""
-        ...
-
-    def retire_nodes(self, positions: Positions, *, older_than_seconds: float) -> int:
-        """Forget removed nodes whose logs are committed up to `positions`, to their ends, and old; returns how many."""
-        ...
-
-    def node_facts(self) -> tuple[NodeFacts, ...]:
-        """The nodes as they are now."""
-        ...
 
 
 Progress = Callable[[int, int], None]  # bytes done, bytes expected
@@ -77,49 +57,50 @@ class Compacted:
     log_entries: int
 
 
-class Upkeep(Protocol):
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A store as it is now; `changed_outside_log`: tables whose rows changed without a log entry, when (ns), and how."""
+
+    bytes_used: int  # about
+    log_entries: int  # of all streams, as far as they have not been truncated
+    warnings: tuple[str, ...] = ()  # of how it was opened or made, and of tables of its users
+    nodes: tuple[NodeFacts, ...] = ()
+    changed_outside_log: Mapping[int, tuple[int, str]] = field(default_factory=dict)
+
+
+class Admin(ABC):
     """What an operator asks of a store."""
 
+    @abstractmethod
     def now(self) -> int:
-        """Nanoseconds on the store's clock: monotonic, the same in all processes."""
-        ...
+        """Nanoseconds on the store's clock: monotonic, the same in all processes and on all machines that use it."""
 
-    def warnings(self) -> tuple[str, ...]:
-        """What an operator should know about how the store was opened or made, and about tables of its users."""
-        ...
-
-    def changed_outside_log(self) -> Mapping[int, tuple[int, str]]:
-        """The base tables whose rows changed without a change in the log: when (ns) they last did, and how."""
-        ...
-
-    def keys_uncovered(self, table: int, start: Positions, stop: Positions) -> Iterator[pa.Array]:
-        """Keys of rows that show something else since (start, stop] of the log, though `read_log` does not tell what."""
-        ...
+    @abstractmethod
+    def facts(self) -> Facts:
+        """What an operator should know of the store."""
 
     def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
         """Remember that a check that began at `stamp` found nothing in these tables that is not known from the log."""
-        ...
+        return None
 
-    def bytes_used(self) -> int:
-        """The approximate size of the store in bytes."""
-        ...
+    def add_node(self) -> Altered:
+        """Add a node, and move its share of the rows to it, while readers and writers go on; goes on where a call stopped."""
+        raise NotOffered(*_SERVERS)
 
-    def clear_stale_readers(self) -> int:
-        """Release what killed readers held; returns how many there were."""
-        ...
+    def remove_node(self, number: int) -> Altered:
+        """Move all rows of a node to the others; its log is read to the end, and then it is forgotten."""
+        raise NotOffered(*_SERVERS)
 
     def back_up(self, destination: Path, progress: Progress | None = None) -> Backup:
         """The whole store as of one moment, in a new directory."""
-        ...
+        raise NotOffered(
+            "ViewKeeper cannot back up this kind of store", "use its own tools; stores at embedded:PATH have backups"
+        )
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Within the block no other process has the store open, and no pipeline runs; StoreInUse if one does."""
-        ...
+    def alone(self) -> AbstractContextManager[Callable[[Progress | None], None]]:
+        """Within the block no other process has the store open, and no pipeline runs; it yields what frees unused space."""
+        raise NotOffered("ViewKeeper cannot compact this kind of store", "it compacts by itself, or by its own tools")
 
-    def compact(self, progress: Progress | None = None) -> None:
-        """Return free space inside the store to the file system; only within `alone`."""
-        ...
-
+    @abstractmethod
     def close(self) -> None:
-        """Close the store."""
-        ...
+        """Close the store; may be called again. From here on every member raises InputError ("closed")."""

@@ -1,86 +1,78 @@
 """LogSource: the port through which changes are read.
 
 A range (start, stop] of a stream can be read repeatedly with the same result, until it is truncated; only what the
-pipeline has committed is. Positions are ordered, not counted; the log is asked for a number of changes.
+pipeline has committed is. Positions are ordered, not counted; the log is asked for a number of changes. Position 0, or a
+stream that is missing in a mapping, means before everything. In one incarnation no two logs have the same stream's name.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from viewkeeper.model.positions import Cut, LogRange, Position, Positions, Stream
 
-from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-CHANGES_SCHEMA = pa.schema(
-    [("position", pa.int64()), ("key", pa.binary()), ("before", pa.binary()), ("after", pa.binary())]
-)
-CELLS_SCHEMA = pa.schema(  # of foreign tables; `order` is greater for what the store wrote later
-    [
-        *(("position", pa.int64()), ("key", pa.binary()), ("column", pa.int32()), ("kind", pa.int8())),
-        *(("stamp", pa.int64()), ("order", pa.int64()), ("value", pa.binary())),
-    ]
-)
+ALL = 1 << 62  # of changes or bytes: more than there are
 
 
-class LogSource(Protocol):
+class LogSource(ABC):
     """The changes of a store, stream by stream."""
 
+    @abstractmethod
     def ends(self) -> Positions:
-        """A position of every stream that nothing written before this call lies after.
+        """A position of every stream that nothing written before this call lies after; streams are not cut at one instant.
 
-        No lock is taken, so the streams are not cut at one instant; an entry that is just being written may be cut.
+        An entry that is just being written may be cut.
         """
-        ...
 
-    def last_entries(self) -> Positions:
-        """Where the last whole entry of every stream ends: a range up to there can be read."""
-        ...
+    @abstractmethod
+    def describe(self, start: Positions, stop: Positions | None = None) -> LogRange:
+        """What lies in (start, stop], or after `start` now; PositionLost where some of that is gone.
 
-    def has_changes(self, start: Positions, stop: Positions) -> bool:
-        """Whether there is a change in (start, stop]; a log may also hold what is none, such as the writes of views."""
-        ...
-
-    def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
-        """One state of the whole base (R17) after `start`: for each stream the last position up to one instant.
-
-        Never cuts a base transaction; the last transaction before the cut is at most the one that reaches `changes_max`
-        or `bytes_max`. Everything up to the cut is durable when this returns (R10.1).
+        A log may also hold what is no change, such as the writes of views.
         """
-        ...
 
-    def skip_log(self, start: Positions) -> Cut:
-        """A cut at the end of the log, whatever lies after `start`, or was lost after it."""
-        ...
+    @abstractmethod
+    def cut(self, start: Positions, *, changes_max: int = ALL, bytes_max: int = ALL, skips: bool = False) -> Cut:
+        """One state of the whole base (R17) after `start`, durable: for each stream the last position up to one instant.
 
-    def log_bytes(self, start: Positions, stop: Positions) -> int:
-        """The size in bytes of the changes of (start, stop]."""
-        ...
+        With `skips` that is at the end of the log, whatever lies after `start`, or was lost after it. Of foreign tables it
+        may be a state that never was, which a later cut corrects: their writes are merged by stamp and order.
 
-    def waiting(self, start: Positions) -> Waiting:
-        """What lies after `start` now."""
-        ...
+        Never cuts a base transaction; the last one before the cut is at most the one that reaches `changes_max` or
+        `bytes_max`.
+        """
 
+    @abstractmethod
     def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
         """Ascending positions from `start` to `stop` that cut the range in up to `count` pieces of about equal size."""
-        ...
-
-    def log_entries(self) -> int:
-        """How many entries the log holds, in all streams."""
-        ...
 
     def checksums(self, positions: Positions) -> dict[Stream, int]:
         """The checksum of the entry that ends at each stream's position; streams without that entry are left out."""
-        ...
+        return {}
 
+    @abstractmethod
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Changes of (start, stop] as (table id, batch of CHANGES_SCHEMA), in log order; batches are bounded.
+        """Changes of (start, stop] as (table id, batch of CHANGES_SCHEMA) in log order; batches are bounded.
 
-        Those of foreign tables are batches of CELLS_SCHEMA (`model.foreign_rows`).
+        Those of foreign tables are batches of CELLS_SCHEMA (`model.foreign_rows`): `column` is an index of `value_columns`,
+        and `order` compares across streams.
         """
-        ...
 
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
-        """Delete old entries that end before `positions`, up to so many of each stream; returns how many."""
-        ...
+        """Delete old entries that end before `positions`, up to so many of each stream; returns how many.
+
+        Streams that have ended are forgotten once they are old and committed to their ends.
+        """
+        return 0
+
+    def changed_keys(self, table: int, start: Positions) -> Iterator[pa.Array]:
+        """Keys of a table's rows that may show something else now than at `start`; some keys more than once."""
+        for stream, end in self.ends().items():
+            for changed, batch in self.read_log(stream, start.get(stream, Position(0)), end):
+                if changed == table:
+                    yield batch["key"]

@@ -7,26 +7,26 @@ by who tried it; see `coordinator/cas.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-from viewkeeper.errors import PipelineRunning
+from viewkeeper.errors import PipelineRunning, StoreUnavailable
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.read_frontier import Horizon
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has the claim, its last beat (a number that is never used again), and what it waits for, if it does.
-
-    `host` is the machine of the pid, where a store is used from several.
-    """
+    """Who has the claim: its process and machine, its last beat (never the same again), and what it waits for."""
 
     pid: int
     beat: int
     waits: str = ""
     host: str = ""
+    is_live: bool = field(default=True, compare=False)  # it runs the pipeline, or did
 
 
 def already_running(holder: Holder | None, host: str = "") -> PipelineRunning:
@@ -52,67 +52,87 @@ class Claim(Protocol):
     def release(self) -> None: ...
 
 
-class Meta(Protocol):
-    """Epoch record, catalog, plans, and notes, on which no result depends."""
+Kind = Literal["plan", "note"]  # of stored JSON; no result depends on a note
 
+
+class Meta(ABC):
+    """Epoch record, catalog, plans, and notes."""
+
+    @abstractmethod
     def read_epoch_record(self) -> EpochRecord:
         """The epoch record as last swapped in."""
-        ...
 
+    @abstractmethod
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
-        """Replace the record if its version is still the expected one; durable when it returns True."""
-        ...
+        """Replace the record if its version is still the expected one; durable when it returns True.
 
-    def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
-        """Swap in the record that `change` returns; repeated while others swap theirs in between."""
-        ...
+        The horizon is replaced in the same atomic step, as in `swap_catalog`.
+        """
 
-    def sync_epoch_record(self) -> None:
-        """From here on the epoch record as read survives a power loss (R10.3)."""
-        ...
-
+    @abstractmethod
     def read_horizon(self) -> Horizon:
-        """What readers may see now: a small part of epoch record and catalog."""
-        ...
+        """What readers may see now: a small part of epoch record and catalog, as of the last swap of either."""
 
+    @abstractmethod
     def read_catalog(self) -> dict:
         """The catalog's JSON; empty at first. Its lists are the caller's own; the entries in them are not to be changed."""
-        ...
 
+    @abstractmethod
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         """Replace the catalog if its version is still the expected one; durable when it returns True."""
-        ...
 
-    def keep_plan(self, digest: str, plan: dict) -> None:
-        """Store a plan, as JSON, before an epoch begins that runs it; plans of no epoch in flight may be deleted.
+    @abstractmethod
+    def keep_json(self, kind: Kind, name: str, value: dict) -> None:
+        """Store JSON under a name; a note replaces that of the same name, and may be lost or seen late.
 
-        Durable when this returns.
+        A plan, whose name is its digest, is stored before an epoch begins that runs it, and is durable when this returns;
+        the swap that begins an epoch may delete all others.
         """
-        ...
 
-    def read_plan(self, digest: str) -> dict:
-        """The plan stored for the epoch in flight; CorruptStore when it is missing."""
-        ...
+    @abstractmethod
+    def read_json(self, kind: Kind, name: str) -> dict:
+        """The plan of the epoch in flight, CorruptStore when it is missing; or a note, empty when there is none."""
 
-    def keep_note(self, name: str, note: dict) -> None:
-        """Replace the note of that name, as JSON. It may be lost, and readers need not see it at once."""
-        ...
-
-    def read_note(self, name: str) -> dict:
-        """The note of that name; empty when there is none."""
-        ...
-
+    @abstractmethod
     def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> Claim:
         """The right to run the pipeline; PipelineRunning when another process has it and `take_over` is not set.
 
         With `instead_of` it is taken over from that holder alone, if it has not shown another sign of life.
         """
-        ...
 
+    @abstractmethod
     def holder(self) -> Holder | None:
         """Who has the claim, or had it last; None when nobody had."""
-        ...
 
-    def claimed_by(self) -> int | None:
-        """The pid of the process that runs the pipeline; None when none does."""
-        ...
+
+def live_holder(store: Meta) -> Holder | None:
+    """Who runs the pipeline; None when nobody does."""
+    holder = store.holder()
+    return holder if holder is not None and holder.is_live else None
+
+
+@contextmanager
+def claimed(store: Meta) -> Iterator[None]:
+    """Within the block no pipeline runs; PipelineRunning if one does."""
+    try:
+        claim = store.claim(take_over=False)
+    except PipelineRunning as error:
+        raise PipelineRunning(error.fact, "stop it first") from None
+    try:
+        yield
+    finally:
+        claim.release()
+
+
+def change_epoch_record(store: Meta, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
+    """Swap in the record that `change` returns; repeated while others swap theirs in between."""
+    while True:
+        record = store.read_epoch_record()
+        changed = change(record)
+        try:
+            if store.swap_epoch_record(record.version, changed):
+                return changed
+        except StoreUnavailable:
+            if store.read_epoch_record() != changed:
+                raise
+            return changed

@@ -1,19 +1,19 @@
 """Store: all that the pipeline, clients and operators need of a key-value store, and the engines beside it.
 
 In: requests of the small ports of this package, which `Store` combines. Out: what those ports promise. Always: the URL
-travels to executors, never a client. An executor opens the same store by its URL and returns bytes; a piece of work may
-be done twice, or partly, and again by the caller. A check has a view recomputed by another engine through `Recompute`.
+travels to executors, never a client; a piece of their work may be done twice, or partly, and again by the caller.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from viewkeeper.model.schema import Column
-from viewkeeper.ports.admin import Nodes, Upkeep
+from viewkeeper.ports.admin import Admin
 from viewkeeper.ports.base_rows import BaseTables
 from viewkeeper.ports.log import LogSource
 from viewkeeper.ports.meta import Meta
@@ -31,8 +31,8 @@ class Executor(Protocol):
     ) -> list[bytes] | None:
         """`work(store, piece)` for each piece, in their order; None: the caller does it.
 
-        That is where nobody is there, or it is too little for that: about so many rows to copy, bytes of a log to read. An
-        error of ours is raised as it was there; where anything else failed the caller meets it, if it is still so.
+        That is where no executor is there, or the work is too little: about so many rows to copy, bytes of a log to read. An
+        error of ours is raised as it was there; after any other failure the caller does the work, and may meet it too.
         """
         ...
 
@@ -45,10 +45,9 @@ class Recompute(Protocol):
         ...
 
     def answer(self, sql: str, target: Path, name: str | None = None) -> None:
-        """Write the result of Spark SQL text as Parquet files in `target`, readable in SQL as `name` if one is given.
+        """Write the result of Spark SQL text to Parquet files in `target`, readable in SQL as `name` if one is given.
 
-        May be called by several threads at once. Raises EpochFailed where there is no result, and InputError where it
-        was cancelled.
+        Several threads may call it at once. EpochFailed where there is no result, ReadError where it was cancelled.
         """
         ...
 
@@ -65,31 +64,39 @@ class Capabilities:
     atomic_group: Literal["node", "row"]  # what a group of writes may touch
     held_reads: bool  # held records stay readable after they were purged or dropped
     many_processes: bool  # others reach the store by its URL, Spark's workers among them
+    is_writable: bool  # from here, by any process that has it open
     poll_seconds: float  # how often a waiting reader may look at the horizon
-    epoch_seconds: float = (
-        0.05  # how long changes gather before the next epoch: what serves epochs may serve writers too
-    )
+    # how long changes gather before the next epoch: what serves epochs may serve writers too
+    epoch_seconds: float = 0.05
+    bytes_moved: float = 1.0  # for each byte of a record that is written: by logs, replicas and compactions
 
 
-class Store(LogSource, VersionedTables, BaseTables, Nodes, Reads, Meta, Upkeep, Protocol):
-    """An open store."""
+class Store(LogSource, VersionedTables, BaseTables, Reads, Meta, Admin):
+    """An open store.
+
+    `Adapter(url, *, create, read_only)` opens one; with `create` it makes one where there is none: a new incarnation,
+    `EpochRecord.first`, and an empty catalog. `docs/new-store.md` has what an adapter writes.
+    """
 
     @property
-    def url(self) -> str: ...
+    @abstractmethod
+    def url(self) -> str:
+        """Opens the same store again, with the same options."""
 
     @property
+    @abstractmethod
     def incarnation(self) -> str:
         """Identifies the store: one that is made anew or restored under the same URL has another."""
-        ...
+
+    def is_current(self) -> bool:
+        """Whether it is the store that is at its URL; False when that was removed, replaced or restored since."""
+        return True
 
     @property
-    def is_writable(self) -> bool:
-        """Whether it can be written from here, by any process that has it open."""
-        ...
-
-    @property
-    def capabilities(self) -> Capabilities: ...
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What it can do; the same as long as it is open."""
 
     def use_executor(self, spread: Executor | None) -> None:
         """From here on, have work that grows with the data done by `spread`; None: by this process."""
-        ...
+        return None

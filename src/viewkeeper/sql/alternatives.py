@@ -1,8 +1,8 @@
 """Alternatives: what a view may not contain, and what to write instead.
 
-In: a name in lower case, a clause's name, or a node of sqlglot's tree. Out: a hint, or None; an `UnsupportedSql` to
-raise. Always: the message names what was written. What a hint suggests is accepted, and means what was refused, but for
-the cases that it names. In a hint t is a table, k its key, g the groups, x and y columns.
+In: a name in lower case, a clause's name, or a node of sqlglot's tree. Out: a hint, or None; an `UnsupportedSql` to raise.
+Always: the message names what was written; what a hint suggests is accepted and means the same, except in the cases that
+it names. In a hint t is a table, k its key, g the groups, x and y columns.
 """
 
 from __future__ import annotations
@@ -53,10 +53,8 @@ AGGREGATES: dict[str, str] = {
         ("approx_count_distinct", "approx_distinct"), "use COUNT(DISTINCT x): it is exact, and kept without a scan"
     ),
     "every": "use BOOL_AND(x)",
-    "some": "use BOOL_OR(x)",
-    "any": "use BOOL_OR(x)",
-    "grouping": _GROUPINGS,
-    "grouping_id": _GROUPINGS,
+    **dict.fromkeys(("some", "any"), "use BOOL_OR(x)"),
+    **dict.fromkeys(("grouping", "grouping_id"), _GROUPINGS),
 }
 FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("pow", "power"), _SQUARE),
@@ -76,8 +74,7 @@ FUNCTIONS: dict[str, str] = {
     "such an interval": "write x + INTERVAL n DAY, with a DATE or TIMESTAMP x",
     **dict.fromkeys(("date_format", "to_char", "to_varchar"), _PATTERN),
     "from_unixtime": "TIMESTAMP_SECONDS(n) gives a TIMESTAMP",
-    "unix_timestamp": "use UNIX_SECONDS(t)",
-    "to_unix_timestamp": "use UNIX_SECONDS(t)",
+    **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), "use UNIX_SECONDS(t)"),
     "to_date": "store the value as a DATE",
     "to_timestamp": "store the value as a TIMESTAMP",
     **dict.fromkeys(
@@ -89,8 +86,7 @@ FUNCTIONS: dict[str, str] = {
     "initcap": "of one word in ASCII it is CONCAT(UPPER(LEFT(x, 1)), LOWER(SUBSTRING(x, 2)))",
     "try_cast": "of texts with up to 9 digits and no sign: CASE WHEN LENGTH(x) BETWEEN 1 AND 9 AND "
     "TRANSLATE(x, '0123456789', '') = '' THEN CAST(x AS INT) END",
-    "try_divide": "write a / NULLIF(b, 0)",
-    "safe_divide": "write a / NULLIF(b, 0)",
+    **dict.fromkeys(("try_divide", "safe_divide"), "write a / NULLIF(b, 0)"),
     "iff": "write IF(condition, value, other value)",
     "zeroifnull": "write COALESCE(x, 0)",
     "collate": "strings are ordered by their bytes; compare LOWER(x)",
@@ -103,15 +99,10 @@ FUNCTIONS: dict[str, str] = {
 }
 CLAUSES: dict[str, tuple[str, str | None]] = {
     "laterals": ("LATERAL VIEW", _ELEMENTS),
-    "order": ("ORDER BY", "a view is ordered by its key"),
-    "sort": ("SORT BY", "a view is ordered by its key"),
-    "cluster": ("CLUSTER BY", "a view is ordered by its key"),
+    **{name: (f"{name.upper()} BY", "a view is ordered by its key") for name in ("order", "sort", "cluster")},
     "distribute": ("DISTRIBUTE BY", "leave it out"),
     "offset": ("OFFSET", "keep the rows to skip too, with ORDER BY … LIMIT n, and skip them when reading"),
-    "windows": (
-        "WINDOW",
-        "with the window after OVER itself the refusal tells what to write instead",
-    ),
+    "windows": ("WINDOW", "with the window after OVER itself the refusal tells what to write instead"),
     "qualify": ("QUALIFY", _FIRST_OF_GROUP),
     "distinct on": ("DISTINCT ON", _FIRST_OF_GROUP),
     "hint": ("a hint", "leave it out"),
@@ -140,19 +131,15 @@ def of_function(name: str) -> str:
 
 def of_aggregate(node: exp.Expression, name: str) -> str:
     """What to write instead of an aggregate, which is a node of a query."""
-    if name in ("max_by", "arg_max", "min_by", "arg_min"):
-        return _extreme(node, "MAX" if "max" in name else "MIN")
-    *others, last = (known.upper() for known in aggregates.FUNCTIONS)
-    return AGGREGATES.get(name, f"{', '.join(others)} and {last} are")
-
-
-def _extreme(node: exp.Expression, end: str) -> str:
-    query = node.find_ancestor(exp.Select)
+    if name not in ("max_by", "arg_max", "min_by", "arg_min"):
+        known = [*map(str.upper, aggregates.FUNCTIONS), "BOOL_AND", "BOOL_OR", "COUNT_IF"]
+        return AGGREGATES.get(name, f"supported aggregates are {', '.join(known[:-1])} and {known[-1]}")
+    query, end = node.find_ancestor(exp.Select), "MAX" if "max" in name else "MIN"
+    ties = f"of rows with the same y the largest x, where {end}_BY takes any"
     if query is not None and query.args.get("group"):
         found = f"SELECT g, MAX(x) FROM t JOIN (SELECT g, {end}(y) AS y FROM t GROUP BY g) USING (g, y) GROUP BY g"
-        return f"{found}: of rows with the same y the largest x, where {end}_BY takes any; g must not be NULL"
-    found = f"SELECT MAX(x) FROM t WHERE y IN (SELECT {end}(y) FROM t)"
-    return f"{found}: of rows with the same y the largest x, where {end}_BY takes any"
+        return f"{found}: {ties}; g must not be NULL"
+    return f"SELECT MAX(x) FROM t WHERE y IN (SELECT {end}(y) FROM t): {ties}"
 
 
 def of_window(node: exp.Window, name: str) -> str:
@@ -172,9 +159,9 @@ def of_window(node: exp.Window, name: str) -> str:
             return f"{whole}, where g is not NULL{is_one_group}"
         case "running":
             joined = (
-                f"SELECT a.k, {call.replace('x', 'b.x')} FROM t a JOIN t b ON b.g = a.g AND b.y <= a.y GROUP BY a.k"
+                "JOIN t b ON b.g = a.g AND b.y <= a.y GROUP BY a.k, where g and y are not NULL, and with >= for DESC"
             )
-            return f"{joined}, where g and y are not NULL, and with >= for DESC{is_one_group}"
+            return f"SELECT a.k, {call.replace('x', 'b.x')} FROM t a {joined}{is_one_group}"
     near = "JOIN t b ON b.g = a.g AND b.n BETWEEN a.n - 2 AND a.n GROUP BY a.k, for 2 PRECEDING"
     return f"{_NUMBERED}: SELECT a.k, {call.replace('x', 'b.x')} FROM t a {near}{is_one_group}"
 
@@ -290,9 +277,8 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
     """The refusal of a function or construct that has no rule."""
     match node:
         case exp.Any() | exp.All() if not isinstance(node.this.unnest(), exp.Query):
-            return UnsupportedSql(
-                f"LIKE {node.key.upper()} is not supported", "write x LIKE a OR x LIKE b, or with AND"
-            )
+            hint = "write x LIKE a OR x LIKE b, or with AND"
+            return UnsupportedSql(f"LIKE {node.key.upper()} is not supported", hint)
         case exp.Subquery() | exp.Select() | exp.SetOperation() | exp.Exists() | exp.Any() | exp.All():
             return refuse_subquery(node)
         case exp.Window():
@@ -300,12 +286,11 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
             return UnsupportedSql(f"the window function {name} … OVER is not supported", of_window(node, name.lower()))
         case exp.WithinGroup():
             name = name_of(node.this)
-            return UnsupportedSql(
-                f"the aggregate {name} … WITHIN GROUP is not supported", of_aggregate(node, name.lower())
-            )
+            hint = of_aggregate(node, name.lower())
+            return UnsupportedSql(f"the aggregate {name} … WITHIN GROUP is not supported", hint)
         case exp.Rollup() | exp.Cube() | exp.GroupingSets():
             words = "GROUPING SETS" if isinstance(node, exp.GroupingSets) else node.key.upper()
-            return UnsupportedSql(f"GROUP BY {words} is not supported", "make one view for each grouping")
+            return UnsupportedSql(f"GROUP BY {words} is not supported", _GROUPINGS)
         case exp.Star():
             return UnsupportedSql("* is not supported here", "name the columns")
     return _refuse_named(node, name_of(node))
@@ -313,26 +298,22 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
 
 def _refuse_named(node: exp.Expression, name: str) -> UnsupportedSql:
     word = name.lower()
-    is_now = word == "unix_timestamp" and not node.expressions
-    if word in _NOT_DETERMINISTIC or is_now:
+    if word in _NOT_DETERMINISTIC or (word == "unix_timestamp" and not node.expressions):
         return UnsupportedSql(f"{name} is not deterministic", "store the value in a column, or write it as a literal")
     if word in AGGREGATES or isinstance(node, exp.AggFunc):
         return UnsupportedSql(f"the aggregate {name} is not supported", of_aggregate(node, word))
     if isinstance(node, exp.Tuple):
         return UnsupportedSql(f"{name} is not supported", of_row_value(node))
-    if isinstance(node, exp.Anonymous) and word not in FUNCTIONS:
-        near = nearest(word, _FUNCTIONS, likeness=0.8)
-        hint = question(near) if near else of_function(word)
-        return UnsupportedSql(f"the function {name} is not supported", hint)
-    if isinstance(node, exp.Func) and type(node) not in _WORDS:
-        return UnsupportedSql(f"the function {name} is not supported", of_function(word))
-    return UnsupportedSql(f"{name} is not supported", FUNCTIONS.get(word))
+    if not isinstance(node, exp.Func) or type(node) in _WORDS:
+        return UnsupportedSql(f"{name} is not supported", FUNCTIONS.get(word))
+    is_unknown = isinstance(node, exp.Anonymous) and word not in FUNCTIONS
+    near = nearest(word, _FUNCTIONS, likeness=0.8) if is_unknown else []
+    return UnsupportedSql(f"the function {name} is not supported", question(near) if near else of_function(word))
 
 
 def name_of(node: exp.Expression) -> str:
     """What the user calls a function or construct."""
-    written = node.meta.get(WRITTEN)
-    if written:
+    if written := node.meta.get(WRITTEN):
         return str(written)
     if isinstance(node, exp.Anonymous):
         return str(node.this)

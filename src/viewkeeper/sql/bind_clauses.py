@@ -1,10 +1,9 @@
 """Binding of the clauses around FROM and WHERE: the select list, DISTINCT, GROUP BY, HAVING, ORDER BY and LIMIT.
 
-In: the relation of FROM and WHERE, its scope, and the clauses. Out: one `Output` for each column; γ, σ above it and π;
-a `Top`, or, for a query that runs `once`, a `Sorted`. Always: a column keeps its declared spelling, any other
-expression without AS is named by its text; above γ an expression refers to groups and aggregates only; an order is by
-columns of the relation below, by hidden ones if they are not selected, so that a row whose order expression fails is
-set aside before it is ordered.
+In: the relation of FROM and WHERE, its scope, and the clauses. Out: one `Output` for each column; γ, σ above it and π; a
+`Top`, or, for a query that runs `once`, a `Sorted`. Always: a column keeps its declared spelling, any other expression
+without AS is named by its text; above γ an expression refers to groups and aggregates only; an order is by columns of the
+relation below, some of them hidden, so that a row whose order expression fails is set aside before it is ordered.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from viewkeeper.sql.scope import Scope, Source, ambiguous, names_of
 def select_items(tree: exp.Select, scope: Scope) -> list[Output]:
     items: list[Output] = []
     for node in tree.expressions:
-        if _is_star(node):
-            items += _starred(node, scope)
+        if isinstance(star := node.this if isinstance(node, exp.Column) else node, exp.Star):
+            items += _starred(node, star, scope)
             continue
         if isinstance(node, exp.Aliases):
             raise UnsupportedSql("an alias of several names is not supported")
@@ -44,12 +43,7 @@ def select_items(tree: exp.Select, scope: Scope) -> list[Output]:
     return items
 
 
-def _is_star(node: exp.Expression) -> bool:
-    return isinstance(node.this if isinstance(node, exp.Column) else node, exp.Star)
-
-
-def _starred(node: exp.Expression, scope: Scope) -> list[Output]:
-    star = node.this if isinstance(node, exp.Column) else node
+def _starred(node: exp.Expression, star: exp.Star, scope: Scope) -> list[Output]:
     if any(star.args.values()):
         words = " and ".join(name.rstrip("_").upper() for name, value in star.args.items() if value)
         raise UnsupportedSql(f"* {words} is not supported", "list the columns")
@@ -86,35 +80,32 @@ def bind_groups(group: exp.Group, items: Sequence[Output], scope: Scope) -> tupl
         if value and name != "expressions":
             hint = "name the columns" if name == "all" else "make one view for each grouping"
             raise UnsupportedSql(f"GROUP BY {name.replace('_', ' ').upper()} is not supported", hint)
-    groups: list[Expression] = []
-    for node in group.expressions:
-        bound = _bind_group(node, items, scope)
-        if bound not in groups:
-            groups.append(bound)
+    groups = tuple(dict.fromkeys(_bind_group(node, items, scope) for node in group.expressions))
     if not groups:
         raise SqlError("GROUP BY names nothing")
-    return tuple(groups)
+    return groups
 
 
 def _bind_group(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
     """A column of FROM, else an alias of the select list; a number is a position in the select list (Spark)."""
-    if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
-        place = int(node.this)
-        if not 1 <= place <= len(items):
-            raise SqlError(f"GROUP BY {place} is outside the select list", f"it has {len(items)} columns")
-        return _ungrouped(items[place - 1].expression)
-    if isinstance(node, exp.Column) and not node.table:
-        name = node.name.lower()
-        for item in () if scope.has_column(name) else items:
-            if item.name.lower() == name:
-                return _ungrouped(item.expression)
-    return construct.typed(bind_expression(node, scope), "GROUP BY")
+    found = _at_position(node, items, "GROUP BY")
+    if found is None and isinstance(node, exp.Column) and not node.table and not scope.has_column(node.name):
+        found = next((item.expression for item in items if item.name.lower() == node.name.lower()), None)
+    if found is None:
+        return construct.typed(bind_expression(node, scope), "GROUP BY")
+    for aggregate in aggregates_in(found):
+        raise SqlError(f"{aggregate.text} cannot stand in GROUP BY", "aggregates belong in the select list")
+    return found
 
 
-def _ungrouped(expression: Expression) -> Expression:
-    for node in aggregates_in(expression):
-        raise SqlError(f"{node.text} cannot stand in GROUP BY", "aggregates belong in the select list")
-    return expression
+def _at_position(node: exp.Expression, items: Sequence[Output], clause: str) -> Expression | None:
+    """The expression of the select list that a number stands for; None of any other node."""
+    if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdigit():
+        return None
+    position = int(node.this)
+    if not 1 <= position <= len(items):
+        raise SqlError(f"{clause} {position} is outside the select list", f"it has {len(items)} columns")
+    return items[position - 1].expression
 
 
 def aggregation(
@@ -125,12 +116,12 @@ def aggregation(
     called: Callable[[ColumnRef], str] = lambda column: column.name,
 ) -> Relation:
     """γ by `groups`, σ of HAVING, and π of `items`; `called` returns a column's name for messages."""
-    places = {group: place for place, group in reversed(list(enumerate(groups)))}
+    indexes = {group: index for index, group in reversed(list(enumerate(groups)))}
     aggregates: dict[Aggregate, int] = {}
 
     def refer(node: Expression) -> Expression | None:
-        if node in places:
-            return AggregationRef("group", places[node], node)
+        if node in indexes:
+            return AggregationRef("group", indexes[node], node)
         if isinstance(node, Aggregate):
             return AggregationRef("aggregate", aggregates.setdefault(node, len(aggregates)), node)
         if isinstance(node, ColumnRef):
@@ -178,7 +169,9 @@ def bind_order(node: exp.Expression, items: Sequence[Output], scope: Scope, *, o
     if not once:
         _require_whole(order, limit, offset)
     terms = tuple(_term(term, items, scope) for term in order.expressions) if order is not None else ()
-    most = None if limit is None or (once and _is_all(limit)) else read_limit(limit, least=0 if once else 1)
+    count = None if limit is None else limit.args.get("expression")
+    is_all = once and isinstance(count, (exp.Var, exp.Column)) and count.name.upper() == "ALL"
+    most = None if limit is None or is_all else read_limit(limit, least=0 if once else 1)
     return Order(terms, most, 0 if offset is None else read_limit(offset, least=0))
 
 
@@ -200,65 +193,45 @@ def read_limit(limit: exp.Expression, *, least: int = 1) -> int:
             raise refuse_clause("offset")
         if least <= int(count.this) <= _LIMIT_MAX:
             return int(count.this)
-    raise UnsupportedSql(
-        f"{limit.sql(dialect='spark').strip()} is not supported",
-        f"{'OFFSET' if isinstance(limit, exp.Offset) else 'LIMIT'} takes a number from {least} to {_LIMIT_MAX}",
-    )
-
-
-def _is_all(limit: exp.Expression) -> bool:
-    count = limit.args.get("expression")
-    return isinstance(count, (exp.Var, exp.Column)) and count.name.upper() == "ALL"
+    hint = f"{'OFFSET' if isinstance(limit, exp.Offset) else 'LIMIT'} takes a number from {least} to {_LIMIT_MAX}"
+    raise UnsupportedSql(f"{limit.sql(dialect='spark').strip()} is not supported", hint)
 
 
 def _term(node: exp.Ordered, items: Sequence[Output], scope: Scope) -> Ordering:
     allow_clauses(node, "this", "desc", "nulls_first")
-    # sqlglot fills in Spark's defaults: NULLs come first, with DESC last.
-    return Ordering(_expression(node.this, items, scope), bool(node.args.get("desc")), bool(node.args["nulls_first"]))
-
-
-def _expression(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
-    if isinstance(node, exp.Var) and node.name.upper() == "ALL":
+    if isinstance(node.this, exp.Var) and node.this.name.upper() == "ALL":
         raise UnsupportedSql("ORDER BY ALL is not supported", "list the columns")
-    if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
-        place = int(node.this)
-        if not 1 <= place <= len(items):
-            raise SqlError(f"ORDER BY {place} is outside the select list", f"it has {len(items)} columns")
-        return items[place - 1].expression
-    aliases = {}
-    for column in node.find_all(exp.Column):
+    aliases, found = {}, _at_position(node.this, items, "ORDER BY")
+    for column in node.this.find_all(exp.Column):
         meant = {item.expression for item in items if item.name.lower() == column.name.lower()}
         if column.table or not meant:
             continue
         if len(meant) > 1:
             raise ambiguous(column.name, [None])
         aliases[column.name.lower()] = meant.pop()
-    return construct.typed(bind_expression(node, replace(scope, aliases=aliases)), "ORDER BY")
+    if found is None:
+        found = construct.typed(bind_expression(node.this, replace(scope, aliases=aliases)), "ORDER BY")
+    # sqlglot fills in Spark's defaults: NULLs come first, with DESC last.
+    return Ordering(found, bool(node.args.get("desc")), bool(node.args["nulls_first"]))
 
 
 def with_hidden(items: Sequence[Output], order: Order | None) -> tuple[tuple[Output, ...], Order | None]:
     """The select list with the columns that the order needs added, and the order over that list."""
     if order is None:
         return tuple(items), None
-    extended = list(items)
-    terms = []
+    extended, terms = list(items), []
     for term in order.terms:
-        place = next((i for i, item in enumerate(extended) if item.expression == term.expression), len(extended))
-        if place == len(extended):
+        at = next((i for i, item in enumerate(extended) if item.expression == term.expression), len(extended))
+        if at == len(extended):
             extended.append(Output(term.expression.text, term.expression))
-        terms.append(replace(term, expression=_ref(place, extended[place])))
+        column = extended[at].column
+        terms.append(replace(term, expression=ColumnRef(at, extended[at].name, column.type, column.nullable)))
     return tuple(extended), replace(order, terms=tuple(terms))
-
-
-def _ref(place: int, output: Output) -> ColumnRef:
-    return ColumnRef(place, output.name, output.column.type, output.column.nullable)
 
 
 def top(relation: Relation, order: Order | None, shown: int) -> Relation:
     """The first rows of `relation`, whose first `shown` columns are those of the query."""
-    if order is None:
-        return relation
-    return keep_columns(order.over(relation), range(shown))
+    return relation if order is None else keep_columns(order.over(relation), range(shown))
 
 
 def order_relation(node: exp.Expression, relation: Relation, *, once: bool = False) -> Relation:
@@ -280,14 +253,11 @@ def speak_of_outputs(order: Order, items: Sequence[Output], relation: Relation) 
     refs = column_refs(relation)
 
     def refer(node: Expression) -> Expression | None:
-        for item, ref in zip(items, refs, strict=True):
-            if item.expression == node:
-                return ref
-        if isinstance(node, ColumnRef | Aggregate):
-            raise SqlError(
-                f"ORDER BY {node.text} is not in the select list", "SELECT DISTINCT orders by what it selects"
-            )
-        return None
+        found = next((ref for item, ref in zip(items, refs, strict=True) if item.expression == node), None)
+        if found is None and isinstance(node, ColumnRef | Aggregate):
+            hint = "SELECT DISTINCT orders by what it selects"
+            raise SqlError(f"ORDER BY {node.text} is not in the select list", hint)
+        return found
 
     return replace(order, terms=tuple(replace(t, expression=rewrite(t.expression, refer)) for t in order.terms))
 
@@ -295,6 +265,5 @@ def speak_of_outputs(order: Order, items: Sequence[Output], relation: Relation) 
 def refuse_aggregates(order: Order | None) -> None:
     """Aggregates in the ORDER BY of a query without groups."""
     for term in order.terms if order is not None else ():
-        for node in walk(term.expression):
-            if isinstance(node, Aggregate):
-                raise SqlError(f"{node.text} in ORDER BY needs GROUP BY", "aggregates belong in the select list")
+        for node in aggregates_in(term.expression):
+            raise SqlError(f"{node.text} in ORDER BY needs GROUP BY", "aggregates belong in the select list")

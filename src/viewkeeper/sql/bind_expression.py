@@ -1,7 +1,6 @@
 """Binding of expressions: from sqlglot's tree to ours.
 
-In: a node and a `Scope`. Out: a bound `Expression`. Always: a node without a rule here is refused, so nothing with an
-undecided meaning reaches a view.
+In: a node and a `Scope`. Out: a bound `Expression`. Always: a node without a rule here is refused.
 """
 
 from __future__ import annotations
@@ -24,30 +23,26 @@ from viewkeeper.sql.scope import Scope
 DEPTH_MAX = 100
 
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "div"}
-_COMPARISONS = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "<=>",
-}
+_COMPARED = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
+_BELONGS = "aggregates belong in the select list or in HAVING"
 
 
 def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
     if scope.depth > DEPTH_MAX:
         raise UnsupportedSql(f"the expression is nested more than {DEPTH_MAX} deep", "split it over several views")
     scope = replace(scope, depth=scope.depth + 1)
-    literal = read_literal(node)
-    if literal is not None:
+    if (literal := read_literal(node)) is not None:
         return Literal(*literal)
-    _check_arguments(node)
     kind = type(node)
+    # sqlglot keeps some of the meaning in flags (NOT LIKE is a Like with `negate`); an unknown flag is refused
+    known = (_ARGUMENTS | bind_functions.ARGUMENTS).get(kind, ()) + ("this", "expression", "expressions")
+    for name, value in node.args.items() if kind in _RULED else ():
+        if value and name not in known:
+            raise UnsupportedSql(f"{name} in {node.sql(dialect='spark')} is not supported")
     if kind in _ARITHMETIC:
         return _bind_arithmetic(node, scope)
-    if kind in _COMPARISONS:
-        return construct.compare(_COMPARISONS[kind], *_sides(node, scope))
+    if kind in _COMPARED:
+        return construct.compare(_COMPARED[kind], *_sides(node, scope))
     if kind in NODES:
         return _bind_aggregate(node, scope)
     if kind in _RULES:
@@ -55,14 +50,6 @@ def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
     if kind in bind_functions.SYNTAX:
         return bind_functions.SYNTAX[kind](node, lambda part: bind_expression(part, scope))
     raise refuse_expression(node)
-
-
-def _check_arguments(node: exp.Expression) -> None:
-    """sqlglot keeps some of the meaning in flags (NOT LIKE is a Like with `negate`); an unknown flag is refused."""
-    known = (_ARGUMENTS | bind_functions.ARGUMENTS).get(type(node), ()) + ("this", "expression", "expressions")
-    for name, value in node.args.items():
-        if value and name not in known and type(node) in _RULED:
-            raise UnsupportedSql(f"{name} in {node.sql(dialect='spark')} is not supported")
 
 
 def _sides(node: exp.Expression, scope: Scope) -> tuple[Expression, Expression]:
@@ -92,16 +79,16 @@ def _bind_column(node: exp.Column, scope: Scope) -> Expression:
 
 
 def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
-    shown, written = node.sql_name().lower(), name_of(node).lower()
-    name = written if written in FUNCTIONS else NODES[type(node)]
+    shown = name_of(node).upper()
+    name = shown.lower() if shown.lower() in FUNCTIONS else NODES[type(node)]
     if scope.barred is not None:
-        raise SqlError(f"{shown}() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING")
-    if node.this is None:
-        raise SqlError(f"{shown}() lacks its argument", f"write {shown.upper()}(column), or COUNT(*)")
+        raise SqlError(f"{shown}() cannot stand in {scope.barred}", _BELONGS)
     if node.expressions:
         hint = "write COUNT(*) FILTER (WHERE a IS NOT NULL AND b IS NOT NULL)" if name == "count" else "name one column"
         raise UnsupportedSql(f"{shown} of several arguments is not supported", hint)
     if isinstance(node.this, exp.Star):
+        if name != "count":
+            raise SqlError(f"{shown}(*) is not a function", "name the column")
         return construct.aggregate(name, ())
     distinct = isinstance(node.this, exp.Distinct)
     inner = replace(scope, barred="another aggregate")
@@ -117,22 +104,19 @@ def _bind_filter(node: exp.Filter, scope: Scope) -> Expression:
     """`aggregate FILTER (WHERE condition)`."""
     call = bind_expression(node.this, scope)
     if not isinstance(call, Aggregate) or isinstance(node.this, exp.Paren):
-        raise SqlError("FILTER stands behind an aggregate", "write SUM(x) FILTER (WHERE condition)")
+        raise SqlError("FILTER must follow an aggregate call", "write SUM(x) FILTER (WHERE condition)")
     condition = bind_expression(node.expression.this, replace(scope, barred="FILTER"))
     return construct.filtered(call, construct.boolean(condition, "FILTER"))
 
 
 def _bind_count_if(node: exp.CountIf, scope: Scope) -> Expression:
     if scope.barred is not None:
-        raise SqlError(
-            f"count_if() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING"
-        )
+        raise SqlError(f"COUNT_IF() cannot stand in {scope.barred}", _BELONGS)
     if isinstance(node.this, exp.Distinct):
-        raise UnsupportedSql(
-            "COUNT_IF(DISTINCT …) is not supported", "it is 0 or 1: COALESCE(CAST(BOOL_OR(condition) AS BIGINT), 0)"
-        )
+        hint = "it is 0 or 1: COALESCE(CAST(BOOL_OR(condition) AS BIGINT), 0)"
+        raise UnsupportedSql("COUNT_IF(DISTINCT …) is not supported", hint)
     condition = bind_expression(node.this, replace(scope, barred="another aggregate"))
-    return construct.filtered(construct.aggregate("count", ()), construct.boolean(condition, "count_if"))
+    return construct.filtered(construct.aggregate("count", ()), construct.boolean(condition, "COUNT_IF"))
 
 
 def _bind_is(node: exp.Is, scope: Scope) -> Expression:
@@ -140,9 +124,8 @@ def _bind_is(node: exp.Is, scope: Scope) -> Expression:
     if isinstance(node.expression, exp.Null):
         return construct.is_null(arg)
     if isinstance(node.expression, exp.Boolean):
-        return construct.compare(
-            "<=>", construct.boolean(arg, "IS"), Literal(bool(node.expression.this), types.BOOLEAN)
-        )
+        wanted = Literal(bool(node.expression.this), types.BOOLEAN)
+        return construct.compare("<=>", construct.boolean(arg, "IS"), wanted)
     raise refuse_expression(node)
 
 
@@ -161,8 +144,7 @@ def _bind_in(node: exp.In, scope: Scope) -> Expression:
 
 def _bind_between(node: exp.Between, scope: Scope) -> Expression:
     if node.args.get("symmetric"):
-        hint = "write x BETWEEN a AND b OR x BETWEEN b AND a"
-        raise UnsupportedSql("BETWEEN SYMMETRIC is not supported", hint)
+        raise UnsupportedSql("BETWEEN SYMMETRIC is not supported", "write x BETWEEN a AND b OR x BETWEEN b AND a")
     arg = bind_expression(node.this, scope)
     low = construct.compare(">=", arg, bind_expression(node.args["low"], scope))
     high = construct.compare("<=", arg, bind_expression(node.args["high"], scope))
@@ -196,10 +178,6 @@ def _bind_cast(node: exp.Cast, scope: Scope) -> Expression:
     return construct.cast(bind_expression(node.this, scope), target_type(node))
 
 
-def _bind_coalesce(node: exp.Coalesce, scope: Scope) -> Expression:
-    return construct.coalesce([bind_expression(arg, scope) for arg in (node.this, *node.expressions)])
-
-
 _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.Paren: lambda node, scope: bind_expression(node.this, scope),
     exp.Column: _bind_column,
@@ -214,14 +192,16 @@ _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.Between: _bind_between,
     exp.Case: _bind_case,
     exp.If: _bind_if,
-    exp.Coalesce: _bind_coalesce,
+    exp.Coalesce: lambda node, scope: construct.coalesce(
+        [bind_expression(arg, scope) for arg in (node.this, *node.expressions)]
+    ),
     exp.Nullif: lambda node, scope: construct.null_if(*_sides(node, scope)),
     exp.Cast: _bind_cast,
     exp.TryCast: _bind_cast,
     exp.Filter: _bind_filter,
     exp.CountIf: _bind_count_if,
 }
-_RULED = frozenset({*_RULES, *bind_functions.SYNTAX, *_ARITHMETIC, *_COMPARISONS, *NODES})
+_RULED = frozenset({*_RULES, *bind_functions.SYNTAX, *_ARITHMETIC, *_COMPARED, *NODES})
 
 # The flags and operands that the rules above read, or that have no meaning under Spark's ANSI rules.
 _ARGUMENTS: dict[type[exp.Expression], tuple[str, ...]] = {

@@ -1,10 +1,9 @@
 """Binding of FROM and WITH: tables, views, named queries, subqueries and joins.
 
-In: the FROM or WITH of a query and its environment. Out: a relation, and the names of its columns; or the environment
-that also resolves the names of WITH. Always: columns are numbered in FROM order; the columns of a side that may be
-absent are nullable. What JOIN … ON means is bound, not how it is best computed: an inner join is σ over the product of
-its sources, in one flat list; in any other join the equalities between the sides are the key, and the rest of ON is the
-residual. A query of WITH sees those before it, and never itself.
+In: the FROM or WITH of a query and its environment. Out: a relation, and the names of its columns; or the environment that
+also resolves the names of WITH. Always: columns are numbered in FROM order; the columns of a side that may be absent are
+nullable. An inner join is bound as σ over the product of its sources, in one flat list; in any other join the equalities
+between the sides are the key, and the rest of ON is the residual. A query of WITH sees those before it, never itself.
 """
 
 from __future__ import annotations
@@ -65,10 +64,9 @@ def outer_join(
     *,
     once: bool,
 ) -> Relation:
-    """A join whose sides cannot be swapped.
+    """A join whose sides cannot be swapped; `called` returns a column's name for messages.
 
-    A view needs a key, and its residual must not fail, because no row could be set aside for it; a condition that only
-    filters one side may. `called` returns a column's name for messages.
+    A view needs a key, and its residual must not fail, because no row could be set aside; conditions of one side may.
     """
     keys: tuple[list[Expression], list[Expression]] = ([], [])
     residual = []
@@ -81,15 +79,11 @@ def outer_join(
             residual.append(condition)
     if not keys[0] and not once:
         raise refuse_keyless(f"{kind.upper()} JOIN", *labels)
-    stays = conjunction([part for part in residual if not _leaves_out(part, sides, kind)])
+    filters = [(part, sides_of(part, sides)) for part in residual]  # of one side's rows, which fall out before the join
+    stays = conjunction([part for part, read in filters if len(read) != 1 or min(read) not in ON_SIDES[kind]])
     if stays is not None and stays.fallible and not once:
         raise refuse_fallible(f"the {kind.upper()} JOIN with {labels[1]}", rewrite(stays, called))
     return Join(kind, sides, (tuple(keys[0]), tuple(keys[1])), conjunction(residual), labels)
-
-
-def _leaves_out(condition: Expression, sides: Sequence[Relation], kind: str) -> bool:
-    spoken = sides_of(condition, sides)
-    return len(spoken) == 1 and min(spoken) in ON_SIDES[kind]
 
 
 JOINS_MAX = 50
@@ -108,29 +102,18 @@ class From:
     sources: tuple[Source, ...]
 
 
-_KINDS = {
-    ("", ""): "inner",
-    ("", "INNER"): "inner",
-    ("", "CROSS"): "inner",
-    ("LEFT", ""): "left",
-    ("LEFT", "OUTER"): "left",
-    ("RIGHT", ""): "right",
-    ("RIGHT", "OUTER"): "right",
-    ("FULL", ""): "full",
-    ("FULL", "OUTER"): "full",
-    ("LEFT", "SEMI"): "semi",
-    ("", "SEMI"): "semi",
-    ("LEFT", "ANTI"): "anti",
-    ("", "ANTI"): "anti",
-}
+_TAKEN = "FROM takes tables, views and subqueries"
+_KINDS = {("", kind): "inner" for kind in ("", "INNER", "CROSS")}
+_KINDS |= {(side, kind): side.lower() for side in ("LEFT", "RIGHT", "FULL") for kind in ("", "OUTER")}
+_KINDS |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEMI", "ANTI")}
 
 
 def bind_from(tree: exp.Select, env: Environment) -> From:
     node = tree.args.get("from_")
-    if node is None and env.once:
-        return From(Scan(ONE_ROW), "nothing", (), ())
-    if node is None:
+    if node is None and not env.once:
         raise UnsupportedSql("a SELECT without FROM is not a view", "name the table it reads")
+    if node is None:
+        return From(Scan(ONE_ROW), "nothing", (), ())
     return _join_all(_bind_source(node.this, env), tree.args.get("joins") or (), env)
 
 
@@ -154,11 +137,9 @@ def _bind_source(node: exp.Expression, env: Environment) -> From:
             raise UnsupportedSql("VALUES in FROM is not supported", "put the rows into a table")
         case exp.Table(this=exp.Func() as function):
             name = name_of(function)
-            hint = alternatives.FUNCTIONS.get(name.lower(), "FROM takes tables, views and subqueries")
+            hint = alternatives.FUNCTIONS.get(name.lower(), _TAKEN)
             raise UnsupportedSql(f"the function {name} in FROM is not supported", hint)
-    raise UnsupportedSql(
-        f"{node.sql(dialect='spark')} in FROM is not supported", "FROM takes tables, views and subqueries"
-    )
+    raise UnsupportedSql(f"{node.sql(dialect='spark')} in FROM is not supported", _TAKEN)
 
 
 def _bind_table(node: exp.Table, env: Environment) -> From:
@@ -171,7 +152,6 @@ def _bind_table(node: exp.Table, env: Environment) -> From:
 
 
 def _bind_parentheses(node: exp.Subquery, env: Environment) -> From:
-    """A query, or tables and joins in parentheses."""
     allow_clauses(node, "this", "alias")
     alias = node.args.get("alias")
     inner = node.this
@@ -189,8 +169,7 @@ def _bind_parentheses(node: exp.Subquery, env: Environment) -> From:
 def _leaf(found: Named, qualifier: str | None, alias: exp.TableAlias | None) -> From:
     columns = column_aliases(alias, found.columns, qualifier or found.label)
     names = names_of(found.relation.columns, qualifier, names=columns)
-    source = Source(qualifier, found.label)
-    return From(found.relation, qualifier or found.label, names, (source,))
+    return From(found.relation, qualifier or found.label, names, (Source(qualifier, found.label),))
 
 
 def _under_alias(found: From, alias: exp.TableAlias) -> From:
@@ -204,13 +183,11 @@ def _under_alias(found: From, alias: exp.TableAlias) -> From:
 def column_aliases(alias: exp.TableAlias | None, columns: Sequence[str], what: str) -> tuple[str, ...]:
     """The names that `AS t(a, b)` gives, else the existing ones."""
     given = tuple(column.name for column in alias.columns) if alias is not None else ()
-    if not given:
-        return tuple(columns)
     for name in given:
         check_name(name, "column")
-    if len(given) != len(columns):
+    if given and len(given) != len(columns):
         raise SqlError(f"{what} has {len(columns)} columns, its alias names {len(given)}", "name each column, or none")
-    return given
+    return given or tuple(columns)
 
 
 def _join(left: From, node: exp.Join, env: Environment) -> From:
@@ -227,15 +204,14 @@ def _join(left: From, node: exp.Join, env: Environment) -> From:
     labels = (left.label, right.label)
     if kind == "inner":
         return From(inner_join(left.relation, right.relation, on, labels), ", ".join(labels), names, scope.sources)
-    sides = (left.relation, right.relation)
-    relation = outer_join(kind, sides, on, labels, lambda part: _called(part, scope), once=env.once)
+
+    def called(part: Expression) -> Expression | None:
+        return replace(part, name=scope.called(part)) if isinstance(part, ColumnRef) else None
+
+    relation = outer_join(kind, (left.relation, right.relation), on, labels, called, once=env.once)
     if kind in ("semi", "anti"):
         return From(relation, left.label, names, left.sources)
     return From(relation, ", ".join(labels), names, scope.sources)
-
-
-def _called(part: Expression, scope: Scope) -> Expression | None:
-    return replace(part, name=scope.called(part)) if isinstance(part, ColumnRef) else None
 
 
 def _kind(node: exp.Join) -> str:
@@ -250,13 +226,9 @@ def _kind(node: exp.Join) -> str:
 
 
 def _using(node: exp.Join, left: From, right: From) -> list[tuple[Name, Name]]:
-    """The columns of USING on both sides."""
-    pairs = []
-    for item in node.args.get("using") or ():
-        column = exp.column(item.name)
-        first, second = (Scope(side.names, side.sources).find(column) for side in (left, right))
-        pairs.append((first, second))
-    return pairs
+    columns = [exp.column(item.name) for item in node.args.get("using") or ()]
+    first, second = (Scope(side.names, side.sources) for side in (left, right))
+    return [(first.find(column), second.find(column)) for column in columns]
 
 
 def _names_after(
@@ -272,19 +244,15 @@ def _names_after(
         return (*(pair[0] for pair in pairs), *others)
     if kind in ("right", "full"):
         pairs, others = [(_absent(a), b) for a, b in pairs], [_absent(name) for name in others]
-    behind = [name for name in right if name not in kept[1]]
+    last = [name for name in right if name not in kept[1]]
     if kind in ("left", "full"):
-        pairs, behind = [(a, _absent(b)) for a, b in pairs], [_absent(name) for name in behind]
-    shown, hidden = [], []
-    for first, second in pairs:
-        if kind == "full":
-            either = construct.coalesce([first.expression, second.expression])
-            shown.append(Name(first.name, None, either))
-            hidden += [first, second]
-        else:
-            shown.append(second if kind == "right" else first)
-            hidden.append(first if kind == "right" else second)
-    return (*shown, *(replace(name, shown=False) for name in hidden), *others, *behind)
+        pairs, last = [(a, _absent(b)) for a, b in pairs], [_absent(name) for name in last]
+    if kind == "full":
+        shown = [Name(a.name, None, construct.coalesce([a.expression, b.expression])) for a, b in pairs]
+        hidden = [name for pair in pairs for name in pair]
+    else:
+        shown, hidden = ([pair[at] for pair in pairs] for at in ((1, 0) if kind == "right" else (0, 1)))
+    return (*shown, *(replace(name, shown=False) for name in hidden), *others, *last)
 
 
 def _absent(name: Name) -> Name:
@@ -314,12 +282,9 @@ def bind_with(node: exp.Expression, env: Environment) -> Environment:
         if entry.alias.lower() in names:
             raise DuplicateName(f"WITH names {entry.alias} twice", "give one another name")
         names.add(entry.alias.lower())
-        env = env.with_query(entry.alias, _bind_entry(entry, env))
+        allow_clauses(entry, "this", "alias")
+        relation = env.bind_nested(entry.this, env)
+        columns = column_aliases(entry.args["alias"], [column.name for column in relation.columns], entry.alias)
+        named = Named(relation, f"query {entry.alias}", columns)
+        env = replace(env, queries={**env.queries, entry.alias.lower(): named})
     return env
-
-
-def _bind_entry(entry: exp.CTE, env: Environment) -> Named:
-    allow_clauses(entry, "this", "alias")
-    relation = env.bind_nested(entry.this, env)
-    columns = [column.name for column in relation.columns]
-    return Named(relation, f"query {entry.alias}", column_aliases(entry.args["alias"], columns, entry.alias))

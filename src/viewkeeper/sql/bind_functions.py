@@ -1,9 +1,8 @@
 """Binding of functions, and of days and INTERVAL literals that are added to DATE and TIMESTAMP.
 
-In: a node of sqlglot's tree (parsed by `ViewSpark`) and a way to bind its parts; or bound operands and an interval
-literal. Out: a bound expression. Always: a function is found by Spark's own name for it; what has no row in
-`function_table` is refused. A date outside the years 1 to 9999 is a failure: Spark computes with such dates, but
-neither its documentation nor Python has them.
+In: a node of sqlglot's tree (parsed by `ViewSpark`) and a way to bind its parts; or bound operands and an interval. Out: a
+bound expression. Always: a function is found by Spark's own name for it, and refused without a row in `function_table`. A
+date outside the years 1 to 9999 is a failure: Spark computes with such dates, but does not document them.
 """
 
 from __future__ import annotations
@@ -23,15 +22,8 @@ from viewkeeper.sql.alternatives import refuse_expression
 from viewkeeper.sql.function_rows import read_text
 from viewkeeper.sql.function_table import FUNCTIONS, NAMED, extract
 
-_SECOND = 1_000_000  # in microseconds
 _MONTHS = {"year": 12, "month": 1}
-_MICROS = {
-    "week": 7 * 86_400 * _SECOND,
-    "day": 86_400 * _SECOND,
-    "hour": 3600 * _SECOND,
-    "minute": 60 * _SECOND,
-    "second": _SECOND,
-}
+_SECONDS = {"week": 7 * 86_400, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
 _INTERVAL_MAX = 10_000 * 366  # days; more than there are between the first and the last date
 
 
@@ -59,16 +51,16 @@ def shift_by_interval(operator: str, arg: Expression, interval: exp.Interval) ->
         return FUNCTIONS["add_months" if arg.type == types.DATE else "timestamp_add_months"].bind([arg, months])
     if arg.type == types.DATE and unit in ("week", "day"):
         return FUNCTIONS["date_add"].bind([arg, Literal(count * (7 if unit == "week" else 1), types.INT)])
-    return FUNCTIONS["timestamp_add_micros"].bind([arg, Literal(count * _MICROS[unit], types.BIGINT)])
+    return FUNCTIONS["timestamp_add_micros"].bind([arg, Literal(count * _SECONDS[unit] * 1_000_000, types.BIGINT)])
 
 
 def _read_interval(node: exp.Interval) -> tuple[int, str]:
     unit = node.args["unit"].name.lower().removesuffix("s") if isinstance(node.args.get("unit"), exp.Var) else ""
     value = node.this.name if isinstance(node.this, exp.Literal) else ""
-    if (unit not in _MONTHS and unit not in _MICROS) or not re.fullmatch(r"-?\d{1,18}", value):
+    if unit not in _MONTHS | _SECONDS or not re.fullmatch(r"-?\d{1,18}", value):
         shown = node.sql(dialect="spark")
         raise UnsupportedSql(f"{shown} is not supported", "write one whole number and one unit: INTERVAL 3 DAY")
-    days = abs(int(value)) * (_MONTHS[unit] * 31 if unit in _MONTHS else _MICROS[unit] / _MICROS["day"])
+    days = abs(int(value)) * (_MONTHS[unit] * 31 if unit in _MONTHS else _SECONDS[unit] / 86_400)
     if days > _INTERVAL_MAX:
         raise UnsupportedSql(f"{node.sql(dialect='spark')} is longer than all years of a calendar")
     return int(value), unit
@@ -128,9 +120,8 @@ def _with_backslashes(pattern: str, mark: str) -> str:
         raise UnsupportedSql(f"in the pattern {pattern!r} {mark} stands before something else than %, _ or itself")
 
     def change(found: re.Match[str]) -> str:
-        token = found[0]
-        plain = token[1] if len(token) == 2 else token
-        return "\\" + plain if (len(token) == 2 and plain in "%_") or plain == "\\" else plain
+        plain = found[0][-1]
+        return "\\" + plain if (len(found[0]) == 2 and plain in "%_") or plain == "\\" else plain
 
     return re.sub(f"{escaped}.|.", change, pattern, flags=re.DOTALL)
 

@@ -1,45 +1,30 @@
 """Binding of a query: that of a view, or a SELECT that runs once; one block, or UNION, INTERSECT and EXCEPT of several.
 
 In: the text of a query, and what a name of FROM means. Out: a tree of relations. Always: each column of the query has a
-type, and in a view a distinct name; all branches of a set operation have the same number of columns, cast to common
-types, under the first branch's names, and rows are the same if all columns are equal, NULL to NULL; a clause without a
-rule is refused; WHERE keeps its conditions in written order; the tree does not depend on the spelling of the text; a
-text that is valid as both a view and a SELECT means the same in both.
+type, and in a view a distinct name; the branches of a set operation get common types and the first branch's names, and NULL
+equals NULL there; a clause without a rule is refused; WHERE keeps its conditions in written order; a text that is valid as
+both a view and a SELECT means the same in both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import islice
 
 from sqlglot import exp
 
 from viewkeeper.algebra import construct
-from viewkeeper.algebra.expressions import ColumnRef, Expression, Literal, conjuncts, walk
+from viewkeeper.algebra.expressions import Literal, conjuncts, walk
 from viewkeeper.algebra.relations import Output, Relation, Union, walk_relations
 from viewkeeper.algebra.rewriting import column_refs, project, select
 from viewkeeper.algebra.type_rules import common_type
 from viewkeeper.errors import DuplicateName, SqlError, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
+from viewkeeper.sql import bind_clauses as clauses
 from viewkeeper.sql.alternatives import allow_clauses, refuse_clause
-from viewkeeper.sql.bind_clauses import (
-    aggregate_distinct,
-    aggregates_in,
-    aggregation,
-    bind_groups,
-    bind_having,
-    bind_order,
-    distinct_rows,
-    order_over,
-    order_relation,
-    refuse_aggregates,
-    select_items,
-    speak_of_outputs,
-    top,
-    with_hidden,
-)
 from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.bind_from import bind_from, bind_with
 from viewkeeper.sql.bind_subqueries import apply_predicate, split_where
@@ -53,7 +38,7 @@ def bind_set(node: exp.SetOperation, env: Environment) -> Relation:
     _refuse_clauses_of_set(node)
     if isinstance(node, exp.Union):
         branches = _same_types([env.bind_nested(branch, env) for branch in _branches(node)], "UNION")
-        return distinct_rows(Union(branches)) if node.args.get("distinct") else Union(branches)
+        return clauses.distinct_rows(Union(branches)) if node.args.get("distinct") else Union(branches)
     name = node.key.upper()
     if not node.args.get("distinct"):
         raise UnsupportedSql(f"{name} ALL is not supported", f"use {name}, or join counts of equal rows")
@@ -73,13 +58,14 @@ def _refuse_clauses_of_set(node: exp.SetOperation) -> None:
 
 def _branches(node: exp.Union) -> list[exp.Expression]:
     """The branches of nested UNIONs, flattened; under UNION DISTINCT it is irrelevant whether a branch is distinct."""
-    distinct = bool(node.args.get("distinct"))
+    # a UNION with one of these is a branch
+    kept = _MODIFIERS if node.args.get("distinct") else (*_MODIFIERS, "distinct")
     found: list[exp.Expression] = []
     waiting: list[exp.Expression] = [node]
     while waiting:
         branch = waiting.pop()
         bare = without_parentheses(branch)
-        if isinstance(bare, exp.Union) and (bare is node or _can_be_flat(bare, distinct=distinct)):
+        if isinstance(bare, exp.Union) and (bare is node or not any(bare.args.get(name) for name in kept)):
             _refuse_clauses_of_set(bare)
             waiting += [bare.expression, bare.this]
         else:
@@ -87,24 +73,14 @@ def _branches(node: exp.Union) -> list[exp.Expression]:
     return found
 
 
-def _can_be_flat(node: exp.Union, *, distinct: bool) -> bool:
-    return not any(node.args.get(name) for name in _MODIFIERS) and (distinct or not node.args.get("distinct"))
-
-
 def _same_types(branches: Sequence[Relation], where: str) -> tuple[Relation, ...]:
     first, *others = columns = [branch.columns for branch in branches]
     for other in others:
         if len(other) != len(first):
             raise SqlError(f"{where} of {len(first)} and {len(other)} columns", "each branch needs the same columns")
-    wanted = [_common([column.type for column in alike], where) for alike in zip(*columns, strict=True)]
+    alike = ([column.type for column in some] for some in zip(*columns, strict=True))
+    wanted = [reduce(lambda left, right: common_type(left, right, where), given) for given in alike]
     return tuple(_coerced(branch, wanted) for branch in branches)
-
-
-def _common(given: Sequence[SqlType], where: str) -> SqlType:
-    type_ = given[0]
-    for other in given[1:]:
-        type_ = common_type(type_, other, where)
-    return type_
 
 
 def _coerced(relation: Relation, wanted: Sequence[SqlType]) -> Relation:
@@ -117,24 +93,17 @@ def _coerced(relation: Relation, wanted: Sequence[SqlType]) -> Relation:
 
 def _compare_sides(sides: Sequence[Relation], *, keep_common: bool) -> Relation:
     """Rows of both sides, each counted by side: INTERSECT keeps those of both, EXCEPT those of the first only."""
-    tagged = tuple(_tagged(side, place) for place, side in enumerate(sides))
-    rows = Union(tagged)
+    marks = [Literal(number, types.INT) for number in (0, 1)]
+    tagged = []
+    for side, mark in zip(sides, marks, strict=True):
+        outputs = [Output(ref.name, ref) for ref in column_refs(side)]
+        tagged.append(project(side, (*outputs, Output("side", mark))))
+    rows, none, count = Union(tuple(tagged)), Literal(0, types.BIGINT), construct.aggregate("count", ())
     *refs, tag = column_refs(rows)
-    first, second = (_count(tag, place) for place in (0, 1))
-    none = Literal(0, types.BIGINT)
-    found = construct.compare(">", second, none) if keep_common else construct.compare("=", second, none)
+    first, second = (construct.filtered(count, construct.compare("=", tag, mark)) for mark in marks)
+    found = construct.compare(">" if keep_common else "=", second, none)
     condition = construct.logical("and", construct.compare(">", first, none), found)
-    return aggregation(rows, tuple(refs), [Output(ref.name, ref) for ref in refs], condition)
-
-
-def _tagged(side: Relation, place: int) -> Relation:
-    outputs = [Output(ref.name, ref) for ref in column_refs(side)]
-    return project(side, (*outputs, Output("side", Literal(place, types.INT))))
-
-
-def _count(tag: ColumnRef, place: int) -> Expression:
-    condition = construct.compare("=", tag, Literal(place, types.INT))
-    return construct.filtered(construct.aggregate("count", ()), condition)
+    return clauses.aggregation(rows, tuple(refs), [Output(ref.name, ref) for ref in refs], condition)
 
 
 _CLAUSES = "expressions from_ joins where group having distinct order limit offset with_".split()
@@ -142,7 +111,9 @@ _CLAUSES = "expressions from_ joins where group having distinct order limit offs
 
 def open_block(tree: exp.Select, env: Environment) -> Block:
     """FROM and WHERE: joins, conditions, and the subqueries among the conditions."""
-    _refuse_clauses(tree)
+    allow_clauses(tree, *_CLAUSES)
+    if tree.args.get("distinct") and tree.args["distinct"].args.get("on"):
+        raise refuse_clause("distinct on")
     source = bind_from(tree, env)
     scope = Scope(source.names, source.sources, outer=env.outer, closed_by=env.closed_by)
     where = tree.args.get("where")
@@ -162,32 +133,25 @@ def open_block(tree: exp.Select, env: Environment) -> Block:
 
 def bind_block(tree: exp.Select, env: Environment) -> Relation:
     block = open_block(tree, env)
-    scope = block.scope
-    items = select_items(tree, scope)
+    base, scope = block.relation, block.scope
+    items = clauses.select_items(tree, scope)
     group, having = tree.args.get("group"), tree.args.get("having")
-    condition = bind_having(having.this, items, scope) if having is not None else None
-    groups = bind_groups(group, items, replace(scope, barred="GROUP BY")) if group is not None else ()
-    order = bind_order(tree, items, scope, once=env.once)
-    is_plain = group is None and condition is None and not any(aggregates_in(item.expression) for item in items)
+    condition = clauses.bind_having(having.this, items, scope) if having is not None else None
+    groups = clauses.bind_groups(group, items, replace(scope, barred="GROUP BY")) if group is not None else ()
+    order = clauses.bind_order(tree, items, scope, once=env.once)
+    has_aggregates = any(clauses.aggregates_in(item.expression) for item in items)
+    is_plain = group is None and condition is None and not has_aggregates
+
+    def aggregated(outputs: Sequence[Output]) -> Relation:
+        return clauses.aggregation(base, groups, outputs, condition, scope.called)
+
     if is_plain:
-        refuse_aggregates(order)
+        clauses.refuse_aggregates(order)
     if tree.args.get("distinct"):
-        relation = block.relation
-        if is_plain:
-            relation = aggregate_distinct(relation, items)
-        else:
-            relation = distinct_rows(aggregation(relation, groups, items, condition, scope.called))
-        return order_over(relation, None if order is None else speak_of_outputs(order, items, relation))
-    outputs, order = with_hidden(items, order)
-    if is_plain:
-        return top(project(block.relation, outputs), order, len(items))
-    return top(aggregation(block.relation, groups, outputs, condition, scope.called), order, len(items))
-
-
-def _refuse_clauses(tree: exp.Select) -> None:
-    allow_clauses(tree, *_CLAUSES)
-    if tree.args.get("distinct") and tree.args["distinct"].args.get("on"):
-        raise refuse_clause("distinct on")
+        relation = clauses.aggregate_distinct(base, items) if is_plain else clauses.distinct_rows(aggregated(items))
+        return clauses.order_over(relation, order and clauses.speak_of_outputs(order, items, relation))
+    outputs, order = clauses.with_hidden(items, order)
+    return clauses.top(project(base, outputs) if is_plain else aggregated(outputs), order, len(items))
 
 
 RELATIONS_MAX = 2_000
@@ -212,10 +176,8 @@ def bind_query(text: str, relation_named: Callable[[str], Relation]) -> Relation
 def _bind_nested(node: exp.Expression, env: Environment) -> Relation:
     relation = _bind_any(node, bind_with(node, env.deeper()))
     if next(islice(walk_relations(relation), RELATIONS_MAX, None), None) is not None:
-        raise UnsupportedSql(
-            f"the query is more than {RELATIONS_MAX:,} steps long",
-            "what stands in it twice counts twice, also through WITH and views: read each part fewer times",
-        )
+        hint = "what stands in it twice counts twice, also through WITH and views: read each part fewer times"
+        raise UnsupportedSql(f"the query is more than {RELATIONS_MAX:,} steps long", hint)
     return relation
 
 
@@ -224,8 +186,8 @@ def _bind_any(node: exp.Expression, env: Environment) -> Relation:
         case exp.Select():
             return bind_block(node, env)
         case exp.SetOperation():
-            return order_relation(node, bind_set(node, env), once=env.once)
+            return clauses.order_relation(node, bind_set(node, env), once=env.once)
         case exp.Subquery() if not node.args.get("alias"):
             allow_clauses(node, "this", "order", "limit", "offset", "with_")
-            return order_relation(node, _bind_nested(node.this, env), once=env.once)
+            return clauses.order_relation(node, _bind_nested(node.this, env), once=env.once)
     raise SqlError("a view is defined by a SELECT")

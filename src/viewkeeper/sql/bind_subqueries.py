@@ -1,13 +1,13 @@
 """Binding of subqueries in WHERE: IN and EXISTS become semi and anti joins.
 
-In: the conditions of a WHERE, and the relation that they filter. Out: that relation, joined. Always: NOT IN follows
-SQL's rules for NULL; a subquery anywhere else is refused.
+In: the conditions of a WHERE, and the relation that they filter. Out: that relation, joined. Always: NOT IN follows SQL's
+rules for NULL; a subquery anywhere else is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -21,6 +21,7 @@ from viewkeeper.sql.alternatives import refuse_fallible
 from viewkeeper.sql.bind_clauses import aggregation, read_limit, select_items
 from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.bind_from import bind_with
+from viewkeeper.sql.query_parser import and_parts
 from viewkeeper.sql.scope import Environment, OuterRef, Scope, without_parentheses
 
 SUBQUERIES_MAX = 50
@@ -47,18 +48,18 @@ class _Subquery:
     correlated: tuple[Expression, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Ties:
-    """The keys of both sides, and what else a match needs."""
+    """The keys of both sides, and the other conditions of a match."""
 
-    left: list[Expression]
-    right: list[Expression]
-    residual: list[Expression]
+    left: list[Expression] = field(default_factory=list)
+    right: list[Expression] = field(default_factory=list)
+    residual: list[Expression] = field(default_factory=list)
 
 
 def split_where(node: exp.Expression) -> tuple[list[exp.Expression], list[Predicate]]:
     """The conditions of a WHERE without subqueries, and its subquery predicates."""
-    parts = _conjuncts(node)
+    parts = and_parts(node)
     found = [_predicate(part) for part in parts]
     predicates = [one for one in found if one is not None]
     if not predicates:
@@ -66,20 +67,6 @@ def split_where(node: exp.Expression) -> tuple[list[exp.Expression], list[Predic
     if len(predicates) > SUBQUERIES_MAX:
         raise UnsupportedSql(f"WHERE has more than {SUBQUERIES_MAX} subqueries", "make views of some of them")
     return [part for part, one in zip(parts, found, strict=True) if one is None], predicates
-
-
-def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """The parts of a conjunction; a loop, because a long one is nested deeply."""
-    found: list[exp.Expression] = []
-    waiting = [node]
-    while waiting:
-        part = waiting.pop()
-        inner = part.unnest()
-        if isinstance(inner, exp.And):
-            waiting += [inner.expression, inner.this]
-        else:
-            found.append(part)
-    return found
 
 
 def _predicate(node: exp.Expression) -> Predicate | None:
@@ -98,14 +85,12 @@ def apply_predicate(relation: Relation, predicate: Predicate, scope: Scope, env:
     query = node.this if isinstance(node, exp.Exists) else node.args["query"]
     inner = _open(query, env.within(scope), for_exists=isinstance(node, exp.Exists))
     ties = _tie(inner, predicate, len(relation.columns), once=env.once)
-    if isinstance(node, exp.Exists):
-        return _join(relation, inner, ties, predicate)
-    pairs = _compared(node, inner, scope)
+    pairs = [] if isinstance(node, exp.Exists) else _compared(node, inner, scope)
     if predicate.negated and any(side.nullable for pair in pairs for side in pair):
         return _not_in(relation, inner, ties, pairs)
-    ties.left += [pair[0] for pair in pairs]
-    ties.right += [pair[1] for pair in pairs]
-    return _join(relation, inner, ties, predicate)
+    keys = (*ties.left, *(pair[0] for pair in pairs)), (*ties.right, *(pair[1] for pair in pairs))
+    kind = "anti" if predicate.negated else "semi"
+    return Join(kind, (relation, inner.relation), keys, conjunction(ties.residual))
 
 
 def _open(node: exp.Expression, env: Environment, *, for_exists: bool) -> _Subquery:
@@ -144,7 +129,7 @@ def _is_plain(tree: exp.Select, *, for_exists: bool) -> bool:
 
 def _tie(inner: _Subquery, predicate: Predicate, width: int, *, once: bool) -> _Ties:
     """Correlated equalities become keys, other correlated conditions the residual."""
-    ties = _Ties([], [], [])
+    ties = _Ties()
     for condition in inner.correlated:
         sides = _outer_and_inner(condition)
         if sides is None:
@@ -156,10 +141,8 @@ def _tie(inner: _Subquery, predicate: Predicate, width: int, *, once: bool) -> _
     if residual is not None and residual.fallible:
         raise refuse_fallible(f"the subquery of {predicate.text}", residual)
     if residual is not None and not ties.left and isinstance(predicate.node, exp.Exists):
-        raise UnsupportedSql(
-            f"the subquery of {predicate.text} is tied to the query around without an equality",
-            "it needs a condition like b.y = a.x in its WHERE",
-        )
+        fact = f"the subquery of {predicate.text} is tied to the query around without an equality"
+        raise UnsupportedSql(fact, "it needs a condition like b.y = a.x in its WHERE")
     return ties
 
 
@@ -187,17 +170,9 @@ def _compared(node: exp.In, inner: _Subquery, scope: Scope) -> list[tuple[Expres
     if len(nodes) != len(inner.outputs):
         hint = "write (a, b) IN (SELECT c, d …)"
         raise SqlError(f"IN compares {len(nodes)} values with {len(inner.outputs)} columns", hint)
-    pairs = []
-    for part, output in zip(nodes, inner.outputs, strict=True):
-        call = construct.compare("=", bind_expression(part, scope), output)
-        pairs.append((call.args[0], call.args[1]))  # type: ignore[union-attr]
-    return pairs
-
-
-def _join(relation: Relation, inner: _Subquery, ties: _Ties, predicate: Predicate) -> Relation:
-    kind = "anti" if predicate.negated else "semi"
-    sides, keys = (relation, inner.relation), (tuple(ties.left), tuple(ties.right))
-    return Join(kind, sides, keys, conjunction(ties.residual))
+    pairs = zip(nodes, inner.outputs, strict=True)
+    calls = [construct.compare("=", bind_expression(part, scope), output) for part, output in pairs]
+    return [(call.args[0], call.args[1]) for call in calls]  # type: ignore[union-attr]
 
 
 def _not_in(
@@ -205,8 +180,7 @@ def _not_in(
 ) -> Relation:
     """NOT IN where a side may be NULL: x is dropped if it is found, or if a NULL might equal it.
 
-    Besides the anti join, one row for each correlated group (or for all) states whether the subquery has rows, and
-    NULLs.
+    Besides the anti join, one row for each correlated group (or for all) states whether the subquery has rows, and NULLs.
     """
     if len(pairs) > 1 or ties.residual:
         what = "of several columns that may be NULL" if len(pairs) > 1 else "tied by more than equalities"
@@ -214,8 +188,8 @@ def _not_in(
     ((value, listed),) = pairs
     width, keys = len(relation.columns), len(ties.right)
     found = Join("anti", (relation, inner.relation), ((*ties.left, value), (*ties.right, listed)))
-    told = _tell(inner.relation, ties.right, listed)
-    together = Join("left", (found, told), (tuple(ties.left), column_refs(told)[:keys]))
+    nulls = _count_nulls(inner.relation, ties.right, listed)
+    together = Join("left", (found, nulls), (tuple(ties.left), column_refs(nulls)[:keys]))
     *empty, has_null = column_refs(together)[width + keys :]
     decided = construct.negation(has_null)
     if value.nullable:
@@ -225,11 +199,10 @@ def _not_in(
     return keep_columns(Select(together, construct.logical("or", absent, decided)), range(width))
 
 
-def _tell(relation: Relation, keys: Sequence[Expression], listed: Expression) -> Relation:
+def _count_nulls(relation: Relation, keys: Sequence[Expression], listed: Expression) -> Relation:
     """For each key, or once for all: whether a value is NULL, and, if once for all, whether there are no rows."""
     rows, values = construct.aggregate("count", ()), construct.aggregate("count", (listed,))
     is_empty = construct.compare("=", rows, Literal(0, types.BIGINT))
-    items = [Output(key.text, key) for key in keys]
-    items += [] if keys else [Output("is_empty", is_empty)]
-    items += [Output("has_null", construct.compare(">", rows, values))]
+    items = [Output(key.text, key) for key in keys] or [Output("is_empty", is_empty)]
+    items.append(Output("has_null", construct.compare(">", rows, values)))
     return aggregation(relation, tuple(dict.fromkeys(keys)), items)

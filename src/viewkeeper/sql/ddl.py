@@ -1,15 +1,13 @@
 """CREATE, ALTER and DROP, with USING … OPTIONS (…), the end of a CREATE TABLE that maps a table of the store's users.
 
 In: a cursor at CREATE, ALTER or DROP; or a mapped table. Out: a frozen statement; or the text of the clause. Always: a
-returned table has a key, known types and distinct legal names; what the names of options mean is up to the store, and
-an option of one column is called `column.option`. Parsed by hand: the grammar is small, and so the errors can be
-helpful.
+returned table has a key, known types and distinct legal names; an option of one column is called `column.option`, and the
+store knows which options there are. Parsed by hand: the grammar is small, and so the errors can be helpful.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column, Foreign, TableSchema
@@ -30,9 +28,7 @@ def parse_using(cursor: Cursor) -> tuple[str | None, Options]:
     if not cursor.take("OPTIONS"):
         return using, ()
     cursor.expect("(", hint=_HINT)
-    options = [_option(cursor)]
-    while cursor.take(","):
-        options.append(_option(cursor))
+    options = cursor.listed(lambda: _option(cursor))
     cursor.expect(")", hint=_HINT)
     seen: set[str] = set()
     for name, _ in options:
@@ -73,12 +69,9 @@ def using_text(table: TableSchema, foreign: Foreign) -> str:
             options.append((f"{quoted(column.name)}.cell", f"{cell.family}:{cell.qualifier}"))
         if cell.encoding != encoding:
             options.append((f"{quoted(column.name)}.encoding", cell.encoding))
-    listed = ", ".join(f"{name} '{_escaped(value)}'" for name, value in options)
+    escaped = [(name, value.replace("\\", "\\\\").replace("'", "\\'")) for name, value in options]
+    listed = ", ".join(f"{name} '{value}'" for name, value in escaped)
     return f"USING {foreign.using} OPTIONS ({listed})"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("'", "\\'")
 
 
 _COLUMN_CLAUSES = {
@@ -120,8 +113,7 @@ def parse_create(cursor: Cursor) -> CreateTable | CreateView | CreateIndex:
         return _create_index(cursor)
     if cursor.take("UNIQUE", "INDEX"):
         raise UnsupportedSql("CREATE UNIQUE INDEX is not supported", "PRIMARY KEY is the one unique key of a table")
-    hint = "CREATE TABLE, CREATE MATERIALIZED VIEW or CREATE INDEX"
-    raise cursor.error(f"cannot create {cursor.found}", hint)
+    raise cursor.error(f"cannot create {cursor.found}", "CREATE TABLE, CREATE MATERIALIZED VIEW or CREATE INDEX")
 
 
 def _create_view(cursor: Cursor, *, or_replace: bool = False) -> CreateView:
@@ -130,9 +122,8 @@ def _create_view(cursor: Cursor, *, or_replace: bool = False) -> CreateView:
         raise SqlError("OR REPLACE and IF NOT EXISTS contradict each other", "leave one of them out")
     name = cursor.name("view")
     if cursor.word == "(":
-        raise UnsupportedSql(
-            "a column list after the view's name is not supported", "name columns with AS in the SELECT"
-        )
+        hint = "name columns with AS in the SELECT"
+        raise UnsupportedSql("a column list after the view's name is not supported", hint)
     cursor.expect("AS", hint="CREATE MATERIALIZED VIEW name AS SELECT …")
     if cursor.word not in ("SELECT", "WITH", "("):
         raise cursor.error(f"expected SELECT, found {cursor.found}")
@@ -142,15 +133,15 @@ def _create_view(cursor: Cursor, *, or_replace: bool = False) -> CreateView:
 
 
 def _create_index(cursor: Cursor) -> CreateIndex:
+    form = "CREATE INDEX name ON table (column, …) [INCLUDE (column, …)]"
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.name("index")
-    cursor.expect("ON", hint="CREATE INDEX name ON table (column, …) [INCLUDE (column, …)]")
-    table = cursor.name("table")
-    columns = cursor.names("column")
+    cursor.expect("ON", hint=form)
+    table, columns = cursor.name("table"), cursor.names("column")
     covered = cursor.names("column") if cursor.take("INCLUDE") else ()
     if cursor.word == "WHERE":
         raise UnsupportedSql("a partial index (WHERE) is not supported", "make a view with that WHERE")
-    cursor.finish("CREATE INDEX name ON table (column, …) [INCLUDE (column, …)]")
+    cursor.finish(form)
     refuse_duplicates(columns + covered, f"index {name}", _SPELLING)
     return CreateIndex(name, table, columns, covered, if_not_exists)
 
@@ -164,10 +155,8 @@ def parse_alter(cursor: Cursor) -> AddColumns | Rename | AddNode | RemoveNode:
         cursor.place += 1
         name = cursor.name("view")
         if cursor.word != "RENAME":
-            raise UnsupportedSql(
-                f"ALTER MATERIALIZED VIEW … {cursor.found.upper()} is not supported",
-                "RENAME TO name, or CREATE OR REPLACE MATERIALIZED VIEW",
-            )
+            hint = "RENAME TO name, or CREATE OR REPLACE MATERIALIZED VIEW"
+            raise UnsupportedSql(f"ALTER MATERIALIZED VIEW … {cursor.found.upper()} is not supported", hint)
         return _rename(cursor, name, is_table=False)
     cursor.expect("TABLE", hint=_ALTER_HINT)
     table = cursor.name("table")
@@ -177,11 +166,9 @@ def parse_alter(cursor: Cursor) -> AddColumns | Rename | AddNode | RemoveNode:
         raise UnsupportedSql(f"ALTER TABLE … {cursor.found.upper()} is not supported", _ALTER_HINT)
     if not cursor.take("COLUMNS"):
         cursor.expect("COLUMN", hint=_ALTER_HINT)
-    listed = cursor.take("(")
-    columns = [_added_column(cursor)]
-    while cursor.take(","):
-        columns.append(_added_column(cursor))
-    if listed:
+    in_parentheses = cursor.take("(")
+    columns = cursor.listed(lambda: _added_column(cursor))
+    if in_parentheses:
         cursor.expect(")")
     cursor.finish(_ALTER_HINT)
     refuse_duplicates([column.name for column in columns], f"ALTER TABLE {table}", _SPELLING)
@@ -193,8 +180,7 @@ def _alter_store(cursor: Cursor) -> AddNode | RemoveNode:
         cursor.finish(_STORE_HINT)
         return AddNode()
     cursor.expect("REMOVE", "NODE", hint=_STORE_HINT)
-    number = cursor.word
-    if not number.isdecimal():
+    if not (number := cursor.word).isdecimal():
         raise cursor.error(f"expected the number of a node, found {cursor.found}", _STORE_HINT)
     cursor.place += 1
     cursor.finish(_STORE_HINT)
@@ -246,9 +232,8 @@ def _create_table(cursor: Cursor) -> CreateTable:
         if cursor.take("PRIMARY", "KEY"):
             keys.append(cursor.names("column"))
         elif cursor.word in _TABLE_CLAUSES:
-            raise UnsupportedSql(
-                f"{cursor.word} is not supported in CREATE TABLE", "PRIMARY KEY is the only constraint"
-            )
+            hint = "PRIMARY KEY is the only constraint"
+            raise UnsupportedSql(f"{cursor.word} is not supported in CREATE TABLE", hint)
         else:
             column, is_key = _column(cursor)
             columns.append(column)
@@ -259,11 +244,6 @@ def _create_table(cursor: Cursor) -> CreateTable:
     using, options = parse_using(cursor)
     if not cursor.done:
         raise UnsupportedSql(f"{cursor.found.upper()} is not supported in CREATE TABLE", "end it after the columns")
-    made = _checked(name, columns, keys, if_not_exists=if_not_exists)
-    return replace(made, using=using, options=options)
-
-
-def _checked(name: str, columns: list[Column], keys: list[tuple[str, ...]], *, if_not_exists: bool) -> CreateTable:
     refuse_duplicates([column.name for column in columns], f"table {name}", _SPELLING)
     if not keys:
         raise SqlError(f"table {name} has no primary key", "add PRIMARY KEY (column, …)")
@@ -273,12 +253,11 @@ def _checked(name: str, columns: list[Column], keys: list[tuple[str, ...]], *, i
     spelled = {column.name.lower(): column.name for column in columns}
     for part in keys[0]:
         if part.lower() not in spelled:
-            raise UnknownName(
-                f"the primary key of {name} names {part}", suggestion(part, spelled.values(), "its columns are")
-            )
+            near = suggestion(part, spelled.values(), "its columns are")
+            raise UnknownName(f"the primary key of {name} names {part}", near)
     key = tuple(spelled[part.lower()] for part in keys[0])
     final = tuple(Column(c.name, c.type, nullable=c.nullable and c.name not in key) for c in columns)
-    return CreateTable(name, final, key, if_not_exists)
+    return CreateTable(name, final, key, if_not_exists, using, options)
 
 
 def _column(cursor: Cursor) -> tuple[Column, bool]:

@@ -1,8 +1,7 @@
-"""The function reference: the tables of functions in docs/sql.md.
+"""The function reference: writes the tables of functions in docs/sql.md.
 
 In: the page and the table of functions. Out: the page with its tables written again: `python -m
-viewkeeper.sql.function_reference docs/sql.md`. Always: only what is between the markers changes; a style test compares
-the page with the table.
+viewkeeper.sql.function_reference docs/sql.md`. Always: only text between the markers changes; a style test compares both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rows of the table of functions: all that is known of one function, and what its arguments may be.
 
-In: bound arguments. Out: a bound call, or the expression that a function is short for. Always: a call has as many
-arguments as its row lists, and those in brackets may be left out; an argument of another type is refused with the
-function's name; the only casts made here are Spark's implicit widenings.
+In: bound arguments. Out: a bound call, or the expression that a function is short for. Always: a call has the arguments
+that its row lists, of which those in brackets are optional; an argument of another type is refused with the function's
+name; the only casts made here are Spark's implicit widenings.
 """
 
 from __future__ import annotations
@@ -62,10 +62,7 @@ instant = _typed(types.TIMESTAMP, to=types.TIMESTAMP)
 integer = _typed(types.INT, to=types.INT)
 long = _typed(types.INT, types.BIGINT, to=types.BIGINT)
 _double = _typed(types.DOUBLE, to=types.DOUBLE)
-double = Kind(
-    "a number",
-    lambda arg, name: coerce(arg, types.DOUBLE) if arg.type.is_exact else _double.take(arg, name),
-)
+double = Kind("a number", lambda arg, name: coerce(arg, types.DOUBLE) if arg.type.is_exact else _double.take(arg, name))
 text_or_bytes = Kind("STRING or BINARY", lambda arg, name: arg if arg.type == types.BINARY else text.take(arg, name))
 
 
@@ -96,9 +93,8 @@ def _whole(arg: Expression, name: str) -> Expression:
 def _exact(arg: Expression, name: str) -> Expression:
     arg = _number(arg, name)
     if arg.type.kind == "DOUBLE":
-        raise UnsupportedSql(
-            f"{name} of DOUBLE is not supported", "engines differ there; store the values as DECIMAL(p,s)"
-        )
+        hint = "engines differ there; store the values as DECIMAL(p,s)"
+        raise UnsupportedSql(f"{name} of DOUBLE is not supported", hint)
     return arg
 
 
@@ -121,7 +117,6 @@ def number(least: int, most: int, *, but: int | None = None, hint: str = "") -> 
 
 
 def read_text(arg: Expression, name: str) -> str:
-    """The value of a string literal."""
     if isinstance(arg, Literal) and isinstance(arg.value, str):
         return arg.value
     raise UnsupportedSql(f"{name} takes a string literal here, not {arg.text}")

@@ -1,9 +1,8 @@
 """The table of functions: a row for each, from which calls are bound, DuckDB SQL is written and docs/sql.md is made.
 
-In: nothing; rules take bound arguments. Out: `FUNCTIONS` by the names in bound calls, `NAMED` by the names that users
-call; rules give types that follow from the arguments, and rewritings. Always: a function has Spark's names, types,
-values and order of evaluation; what engines compute to different bits (powers, logarithms, rounding of DOUBLE) is not
-here. A new function is a row, and a rule that it refers to if types and a template cannot say what it does.
+In: bound arguments, for rules. Out: `FUNCTIONS` by the names in bound calls, `NAMED` by the names that users call. Always:
+a function has Spark's names, types, values and order of evaluation; what engines compute to different bits (powers,
+logarithms, rounding of DOUBLE) is not here. A new function is a row, with a rule where types and a template do not do.
 """
 
 from __future__ import annotations
@@ -94,10 +93,6 @@ def is_double(args: Sequence[Expression]) -> bool:
     return args[0].type.kind == "DOUBLE"
 
 
-def may_be_zero(args: Sequence[Expression]) -> bool:
-    return not construct.is_nonzero(args[1])
-
-
 def is_not_null(arg: Expression) -> Expression:
     return construct.negation(construct.is_null(arg))
 
@@ -145,8 +140,8 @@ NUMBERS: Rows = (
              notes="0 of NaN", also="ceiling"),
     Function("round", "x [, n]", (exact, number(0, DIGITS_MAX)), ROUNDED, "CAST({0} AS {type})",
              default=Literal(0, INT), notes="half up"),
-    Function("pmod", "a, b", integers, WIDER, texts.pmod, fails="when b is 0", can_fail=may_be_zero, divides=True,
-             notes="not negative if b is positive"),
+    Function("pmod", "a, b", integers, WIDER, texts.pmod, fails="when b is 0", divides=True,
+             can_fail=lambda args: not construct.is_nonzero(args[1]), notes="not negative if b is positive"),
     Function("&", "a, b", integers, WIDER, "({0} & {1})", syntax="a & b", notes=_MIXED),
     Function("|", "a, b", integers, WIDER, "({0} | {1})", syntax="a | b", notes=_MIXED),
     Function("^", "a, b", integers, WIDER, "xor({0}, {1})", syntax="a ^ b", notes=_MIXED),

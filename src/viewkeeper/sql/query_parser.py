@@ -1,23 +1,23 @@
 """Query parser: a text split into statements, a cursor over one statement's tokens, and sqlglot's tree of a query.
 
 In: SQL text. Out: `Cursor`s whose tokens have a position in the text, and trees, read by `ViewSpark`. Always: an error
-names line and column of the whole text, and no exception of sqlglot leaves this module. What Spark cannot parse is
-refused, also where sqlglot accepts it: an extra comma, a clause without content, a string or a variable as a name.
-Words in backticks are names and never a clause.
+names line and column of the whole text, and no exception of sqlglot leaves this module. What Spark cannot parse is refused,
+also where sqlglot accepts it: an extra comma, a clause without content, a string or a variable as a name. Words in
+backticks are names and never a clause.
 
-`ViewSpark` is Spark's SQL with the functions of views left as written, because sqlglot's own trees lose meaning: INSTR
-and LOCATE become one node though Spark evaluates their arguments in different orders, the column in DATE_TRUNC(month,
-x) becomes the unit 'month', DATE_SUB a product; and a WITH inside a query would be printed before it, where names may
-collide. A function of `PLAIN` stays a call by its name over its arguments, and a WITH stays where it is. Functions and
-types keep their spelling: sqlglot makes one node of MAX_BY and ARG_MAX, and drops the length of VARCHAR(5).
+`ViewSpark` is Spark's SQL with the functions of `PLAIN` left as calls by their names, because sqlglot's own trees lose
+meaning: INSTR and LOCATE become one node though Spark evaluates their arguments in different orders, the column in
+DATE_TRUNC(month, x) becomes the unit 'month', DATE_SUB a product. A WITH inside a query is printed where it is, because its
+names may collide elsewhere. Functions and types keep their spelling, of which sqlglot's nodes drop some.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise
+from typing import ClassVar, TypeVar
 
 import sqlglot
 from sqlglot import exp
@@ -25,6 +25,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
+from viewkeeper.algebra.aggregates import NODES
 from viewkeeper.errors import DuplicateName, SqlError, UnsupportedSql
 from viewkeeper.model.syntax import WRITTEN
 from viewkeeper.sql.function_table import NAMED
@@ -53,13 +54,22 @@ class ViewSpark(Spark):
 
         def _parse_function_call(self, *args: object, **options: object) -> exp.Expression | None:
             first = self._curr
-            found = super()._parse_function_call(*args, **options)
+            outer, self._called = getattr(self, "_called", ""), first.text
+            try:
+                found = super()._parse_function_call(*args, **options)
+            finally:
+                self._called = outer
             called = found
             while isinstance(called, (exp.Window, exp.WithinGroup, exp.Filter)):
                 called = called.this
             if isinstance(called, exp.Func):
                 called.meta.setdefault(WRITTEN, first.text)
             return found
+
+        def validate_expression(self, expression: exp.Expression, args: list | None = None) -> exp.Expression:
+            if args is not None and isinstance(expression, (*NODES, exp.CountIf)):
+                _check_count(expression, self._called.upper(), len(args), self._prev)
+            return super().validate_expression(expression, args)
 
         def _parse_types(self, *args: bool, **options: bool) -> exp.Expression | None:
             first = self._curr
@@ -71,6 +81,18 @@ class ViewSpark(Spark):
 
     class Generator(Spark.Generator):
         EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[frozenset[type]] = frozenset()
+
+
+Part = TypeVar("Part")
+_OF_CONDITIONS = (exp.LogicalAnd, exp.LogicalOr, exp.CountIf)
+
+
+def _check_count(aggregate: exp.Expression, name: str, given: int, at: Token) -> None:
+    """Raise unless the aggregate has one argument; the binder says of COUNT, MIN and MAX what to write for several."""
+    if given == 0 or (given > 1 and not isinstance(aggregate, (exp.Count, exp.Min, exp.Max))):
+        written = f"{name}({'condition' if isinstance(aggregate, _OF_CONDITIONS) else 'column'})"
+        hint = f"write {written}, or COUNT(*)" if name == "COUNT" else f"write {written}"
+        raise SqlError(f"line {at.line}, column {at.col}: {name} takes one argument, not {given}", hint)
 
 
 _DIGITS_MAX = 1_000
@@ -90,9 +112,8 @@ def tokenize(text: str) -> tuple[str, list[Token]]:
         tokens = _Tokenizer(dialect="spark").tokenize(text)
     except (TokenError, ValueError) as error:
         if "invalid characters" in str(error.__cause__):
-            raise SqlError(
-                "X'…' holds a character that is not hexadecimal", "its digits are 0 to 9 and A to F"
-            ) from error
+            hint = "its digits are 0 to 9 and A to F"
+            raise SqlError("X'…' holds a character that is not hexadecimal", hint) from error
         raise SqlError("the text ends inside a string, name or comment", "close the quote") from error
     for token in tokens:
         if token.token_type == TokenType.STRING:
@@ -113,20 +134,16 @@ def _check_escapes(literal: str) -> None:
 def _join_doubled_quotes(text: str, tokens: list[Token]) -> str:
     """Spark 4 reads 'it''s' as one string; sqlglot reads two. A backslash of the same width makes them agree."""
     characters = list(text)
-    for left, right in zip(tokens, tokens[1:], strict=False):
+    for left, right in pairwise(tokens):
         if left.token_type == right.token_type == TokenType.STRING and left.end + 1 == right.start:
-            if text[left.end] != text[right.start]:
-                continue
-            characters[left.end] = "\\"
+            if text[left.end] == text[right.start]:
+                characters[left.end] = "\\"
     return "".join(characters)
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One token: `kind` is "name" (quoted), "string", "number", "literal" (X'…' and the like) or "word".
-
-    `end` is after its last character.
-    """
+    """One token, which ends before `end`: `kind` is "name" (quoted), "string", "number", "literal" (X'…' …) or "word"."""
 
     text: str
     kind: str
@@ -145,11 +162,9 @@ _KINDS = {
 def _words(text: str, token: Token) -> list[Word]:
     """sqlglot reads some keywords as pairs (PRIMARY KEY); here each word is one."""
     kind = _KINDS.get(token.token_type, "word")
-    if kind == "word" and " " in " ".join(token.text.split()):
-        return [
-            Word(m[0], kind, token.start + m.start(), token.start + m.end())
-            for m in re.finditer(r"\w+", text[token.start : token.end + 1])
-        ]
+    if kind == "word" and len(token.text.split()) > 1:
+        found = re.finditer(r"\w+", text[token.start : token.end + 1])
+        return [Word(one[0], kind, token.start + one.start(), token.start + one.end()) for one in found]
     return [Word(token.text, kind, token.start, token.end + 1)]
 
 
@@ -221,11 +236,16 @@ class Cursor:
     def names(self, what: str) -> tuple[str, ...]:
         """A list of names in parentheses."""
         self.expect("(")
-        names = [self.name(what)]
-        while self.take(","):
-            names.append(self.name(what))
+        names = self.listed(lambda: self.name(what))
         self.expect(")")
         return tuple(names)
+
+    def listed(self, read: Callable[[], Part]) -> list[Part]:
+        """What `read` reads, once and again after each comma."""
+        found = [read()]
+        while self.take(","):
+            found.append(read())
+        return found
 
     def finish(self, hint: str | None = None) -> None:
         if not self.done:
@@ -242,7 +262,7 @@ class Cursor:
         token = self.tokens[min(self.place, len(self.tokens) - 1)]
         offset = token.end if self.done else token.start
         line = self.text.count("\n", 0, offset) + 1
-        column = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+        column = offset - self.text.rfind("\n", 0, offset)
         return SqlError(f"line {line}, column {column}: {fact}", hint)
 
     def rest(self) -> str:
@@ -264,7 +284,6 @@ def quoted(name: str) -> str:
 
 
 def refuse_duplicates(names: Sequence[str], where: str, hint: str) -> None:
-    """Raise where a column is named twice."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
@@ -292,35 +311,48 @@ def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
         near = f" near {first['highlight']!r}" if first.get("highlight") else ""
         fact = re.sub(r"<class '[\w.]*?(\w+)'>", r"\1", str(first["description"])).rstrip(".")
         fact = re.sub(r"<Token .*SENTINEL.*>", "the end of the statement", fact)
-        fact = re.sub(r"Required keyword: '\w+' missing for (\w+)", r"\1 lacks an argument", fact)
+        fact = re.sub(r"Required keyword: '\w+' missing for (\w+)", lambda found: _lacking(found[1]), fact)
+        fact = re.sub(r"The number of provided arguments \((\d+)\).*\((\d+)\)", r"\1 arguments, of at most \2", fact)
         where = f"line {first['line']}, column {first['col']}"
         raise SqlError(f"{where}: cannot read the statement{near}: {fact}") from error
     except ArithmeticError as error:  # an exponent of twenty digits
         raise SqlError("a number of the statement cannot be read as DECIMAL", "DECIMAL holds 38 digits") from error
     except (TokenError, RecursionError, ValueError) as error:
         raise SqlError("the statement cannot be read", "is it nested very deeply?") from error
-    tree = trees[0] if len(trees) == 1 else None
-    if tree is None:
+    if len(trees) != 1 or trees[0] is None:
         raise SqlError("one statement was expected here")
-    return tree
+    return trees[0]
+
+
+def and_parts(node: exp.Expression) -> list[exp.Expression]:
+    """The parts of a conjunction; a loop, because a long one is nested deeply."""
+    found: list[exp.Expression] = []
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        inner = part.unnest()
+        if isinstance(inner, exp.And):
+            waiting += [inner.expression, inner.this]
+        else:
+            found.append(part)
+    return found
+
+
+def _lacking(node: str) -> str:
+    """What is missing of a node of sqlglot, by the node's class."""
+    name = next((kind.sql_name() for kind in exp.ALL_FUNCTIONS if kind.__name__ == node), None)
+    return "an operand is missing" if name is None else f"{name} lacks an argument"
 
 
 # after these something must follow that is not a clause
 _WANT_MORE = {
-    "SELECT": "an expression",
-    "SELECT DISTINCT": "an expression",
-    "FROM": "a table",
-    "JOIN": "a table",
-    "ON": "a condition",
-    "WHERE": "a condition",
-    "HAVING": "a condition",
-    "AND": "a condition",
-    "OR": "a condition",
-    "BY": "an expression",
+    **dict.fromkeys(("SELECT", "SELECT DISTINCT", "BY"), "an expression"),
+    **dict.fromkeys(("FROM", "JOIN"), "a table"),
+    **dict.fromkeys(("ON", "WHERE", "HAVING", "AND", "OR"), "a condition"),
     ",": "something to follow the comma",
 }
 _CLAUSES = frozenset(
-    {"FROM", "WHERE", "HAVING", "UNION", "INTERSECT", "EXCEPT", "JOIN", "ON", "AND", "OR", ")", ",", ""}
+    ["FROM", "WHERE", "HAVING", "UNION", "INTERSECT", "EXCEPT", "JOIN", "ON", "AND", "OR", ")", ",", ""]
 )
 _CLAUSES_OF_TWO = frozenset({("GROUP", "BY"), ("ORDER", "BY")})
 

@@ -1,9 +1,8 @@
 """Scope: what a name means inside a query, and what surrounds the query.
 
 In: the columns of FROM in order, with their names; each query passes its environment to the queries inside. Out: the
-expression that a name refers to; relations by name, the way to bind a nested query, and the outer scope. Always: a name
-that could mean two columns is an error and never a guess; a column of the query around a subquery is an `OuterRef`; a
-name of WITH hides a table or view of the same name, and an outer WITH.
+expression that a name refers to; relations by name. Always: a name that could mean two columns is an error; a column of
+the query around a subquery is an `OuterRef`; a name of WITH hides a table or view of the same name, and an outer WITH.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ class Name:
     expression: Expression
     shown: bool = True
 
-    def goes_by(self, name: str, qualifier: str | None) -> bool:
-        if self.name.lower() != name.lower():
-            return False
-        return self.shown if not qualifier else self.belongs_to(qualifier)
+    def goes_by(self, qualifier: str | None) -> bool:
+        return self.belongs_to(qualifier) if qualifier else self.shown
 
     def belongs_to(self, qualifier: str) -> bool:
         return self.qualifier is not None and self.qualifier.lower() == qualifier.lower()
@@ -80,13 +77,14 @@ class Scope:
 
     def find(self, node: exp.Column) -> Name:
         """The column that `node` names, here or, where that is allowed, in the outer query."""
-        found = self._lookup(node)
-        if found is not None:
+        if (found := self._lookup(node)) is not None:
             return found
-        if self.outer is not None and self.reaches_out:
-            around = self.outer._lookup(node)
-            if around is not None:
-                return replace(around, expression=rewrite(around.expression, _as_outer))
+
+        def as_outer(part: Expression) -> Expression | None:
+            return OuterRef(part.position, part.name, part.type, part.nullable) if isinstance(part, ColumnRef) else None
+
+        if self.reaches_out and self.outer is not None and (around := self.outer._lookup(node)) is not None:
+            return replace(around, expression=rewrite(around.expression, as_outer))
         self._refuse_outer(node)
         raise self._around(node.table)._unknown(node)
 
@@ -96,13 +94,12 @@ class Scope:
         return column.name if found is None or len(self.sources) < 2 else _dotted(found.name, found.qualifier)
 
     def has_column(self, name: str) -> bool:
-        return any(entry.goes_by(name, None) for entry in self._named(name))
+        return any(entry.shown for entry in self._named(name))
 
     def _lookup(self, node: exp.Column) -> Name | None:
         if node.args.get("db"):
             return None
-        name, qualifier = node.name, node.table
-        found = [entry for entry in self._named(name) if entry.goes_by(name, qualifier)]
+        found = [entry for entry in self._named(node.name) if entry.goes_by(node.table)]
         if len(found) > 1:
             raise self._ambiguous(node, found)
         return found[0] if found else None
@@ -122,10 +119,9 @@ class Scope:
         while around is not None:
             if around._lookup(node) is not None:
                 because = f", which has {self.closed_by}" if self.closed_by else ""
-                raise UnsupportedSql(
-                    f"{node.sql(dialect='spark')} belongs to the query around the subquery{because}",
-                    "a subquery may name it in its own WHERE, not deeper, and not below GROUP BY, LIMIT or a set operation",
-                )
+                fact = f"{node.sql(dialect='spark')} belongs to the query around the subquery{because}"
+                hint = "in its own WHERE, not deeper, and not below GROUP BY, LIMIT or a set operation"
+                raise UnsupportedSql(fact, f"a subquery may name it {hint}")
             around = around.outer
 
     def _around(self, qualifier: str) -> Scope:
@@ -146,16 +142,13 @@ class Scope:
         if len(called) == 1:
             own = called[0].qualifier if len(self.sources) > 1 else None
             columns = [one.name for one in self.names if own is None or one.belongs_to(own)]
-            return UnknownName(
-                f"{called[0].label} has no column {node.name}", suggestion(node.name, columns, "its columns are")
-            )
+            hint = suggestion(node.name, columns, "its columns are")
+            return UnknownName(f"{called[0].label} has no column {node.name}", hint)
         columns = [_dotted(one.name, one.qualifier) for one in self.names if one.shown]
-        return UnknownName(
-            f"no table of FROM has a column {node.name}", suggestion(node.name, columns, "the columns are")
-        )
+        hint = suggestion(node.name, columns, "the columns are")
+        return UnknownName(f"no table of FROM has a column {node.name}", hint)
 
     def hint_of_sources(self) -> str:
-        """The names of the tables of FROM."""
         names = [source.qualifier for source in self.sources if source.qualifier is not None]
         if not names:
             return "write the column's name alone"
@@ -183,12 +176,6 @@ def ambiguous(name: str, qualifiers: Sequence[str | None]) -> SqlError:
 
 def _dotted(name: str, qualifier: str | None) -> str:
     return name if qualifier is None else f"{qualifier}.{name}"
-
-
-def _as_outer(node: Expression) -> Expression | None:
-    if isinstance(node, ColumnRef):
-        return OuterRef(node.position, node.name, node.type, node.nullable)
-    return None
 
 
 QUERY_DEPTH_MAX = 30
@@ -223,9 +210,8 @@ def without_parentheses(node: exp.Expression) -> exp.Expression:
 class Environment:
     """`bind_nested` binds a whole query, `open_block` FROM and WHERE of one SELECT.
 
-    `outer` is the scope around a subquery; its WHERE may refer to it where `reaches_out`. `once`: the query runs once
-    and is not maintained as a view, so it may have any order and pair every row with every row. `closed_by` names the
-    clause that keeps a subquery from referring to the outer query.
+    `outer`, `reaches_out` and `closed_by` are those of `Scope`. `once`: the query runs once and is not maintained as a view,
+    so it may have any order and pair every row with every row.
     """
 
     relation_named: Callable[[str], Relation]
@@ -240,11 +226,9 @@ class Environment:
 
     def named(self, name: str) -> Named:
         """What FROM `name` reads; UnknownName if nothing has this name."""
-        found = self.queries.get(name.lower())
-        if found is not None:
+        if (found := self.queries.get(name.lower())) is not None:
             return found
-        relation = self.relation_named(name)
-        label = f"view {name}"
+        relation, label = self.relation_named(name), f"view {name}"
         if isinstance(relation, Scan):
             label = f"{'view' if relation.is_view else 'table'} {relation.table.name}"
         return Named(relation, label, tuple(column.name for column in relation.columns))
@@ -258,6 +242,3 @@ class Environment:
     def within(self, scope: Scope) -> Environment:
         """For a subquery of WHERE: its own WHERE may refer to the columns of `scope`."""
         return replace(self.deeper(), outer=scope, reaches_out=True)
-
-    def with_query(self, name: str, query: Named) -> Environment:
-        return replace(self, queries={**self.queries, name.lower(): query})

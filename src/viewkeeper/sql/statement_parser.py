@@ -1,8 +1,8 @@
 """Statement parser: from text to statements; here also INSERT, UPDATE and DELETE of rows by key.
 
 In: a text of several statements, with comments. Out: a list of frozen statements, in order. Always: the whole text is
-parsed before anything runs, so a mistake in the last statement prevents the first; a statement of rows touches exactly
-the rows whose keys are written in it, with literal values, and everything else is refused, naming the clause.
+parsed before anything runs, so a mistake in the last statement prevents the first; INSERT, UPDATE and DELETE name the keys
+of their rows and have literal values; every other clause is refused by its name.
 """
 
 from __future__ import annotations
@@ -11,31 +11,17 @@ from sqlglot import exp
 
 from viewkeeper.algebra.literals import read_literal
 from viewkeeper.errors import SqlError, UnsupportedSql
-from viewkeeper.model.syntax import (
-    CreateView,
-    DeleteRow,
-    Describe,
-    Explain,
-    Insert,
-    OptimizeViews,
-    Select,
-    ShowCreate,
-    ShowTables,
-    ShowViews,
-    Statement,
-    Update,
-    Value,
-)
+from viewkeeper.model import syntax
 from viewkeeper.sql.ddl import parse_alter, parse_create, parse_drop
-from viewkeeper.sql.query_parser import Cursor, check_name, read_query, refuse_duplicates, split_statements
+from viewkeeper.sql.query_parser import Cursor, and_parts, check_name, read_query, refuse_duplicates, split_statements
 
 _ONCE = "name it once"
 _BY_KEY = "write WHERE key = literal AND …, one condition for each key column"
 
 
-def parse_insert(cursor: Cursor) -> Insert:
-    node = _parse(cursor, exp.Insert, "INSERT")
-    _only(node, "INSERT", {"this", "expression"}, "INSERT INTO table [(column, …)] VALUES (…), …")
+def parse_insert(cursor: Cursor) -> syntax.Insert:
+    form = "INSERT INTO table [(column, …)] VALUES (…), …"
+    node = _parse(cursor, exp.Insert, {"this", "expression"}, form)
     target, source = node.this, node.expression
     columns: tuple[str, ...] = ()
     if isinstance(target, exp.Schema):
@@ -45,34 +31,30 @@ def parse_insert(cursor: Cursor) -> Insert:
         raise UnsupportedSql("INSERT … SELECT is not supported", "read the rows first and put_many them")
     refuse_duplicates(columns, "INSERT", _ONCE)
     rows = tuple(_row(entry, width=len(columns)) for entry in source.expressions)
-    return Insert(_table(target), columns, rows)
+    return syntax.Insert(_table(target), columns, rows)
 
 
-def parse_update(cursor: Cursor) -> Update:
-    node = _parse(cursor, exp.Update, "UPDATE")
-    _only(node, "UPDATE", {"this", "expressions", "where"}, "UPDATE table SET column = literal, … WHERE …")
+def parse_update(cursor: Cursor) -> syntax.Update:
+    form = "UPDATE table SET column = literal, … WHERE …"
+    node = _parse(cursor, exp.Update, {"this", "expressions", "where"}, form)
     assignments = tuple(_equation(entry, "SET") for entry in node.expressions)
     refuse_duplicates([name for name, _ in assignments], "SET", _ONCE)
-    return Update(_table(node.this), assignments, _key(node, "UPDATE"))
+    return syntax.Update(_table(node.this), assignments, _key(node))
 
 
-def parse_delete(cursor: Cursor) -> DeleteRow:
-    node = _parse(cursor, exp.Delete, "DELETE")
-    _only(node, "DELETE", {"this", "where"}, "DELETE FROM table WHERE …")
-    return DeleteRow(_table(node.this), _key(node, "DELETE"))
+def parse_delete(cursor: Cursor) -> syntax.DeleteRow:
+    node = _parse(cursor, exp.Delete, {"this", "where"}, "DELETE FROM table WHERE …")
+    return syntax.DeleteRow(_table(node.this), _key(node))
 
 
-def _parse(cursor: Cursor, kind: type[exp.Expression], word: str) -> exp.Expression:
-    node = cursor.parse_rest()
+def _parse(cursor: Cursor, kind: type[exp.Expression], allowed: set[str], form: str) -> exp.Expression:
+    node, word = cursor.parse_rest(), kind.key.upper()
     if not isinstance(node, kind):
         raise SqlError(f"the {word} cannot be read", None)
-    return node
-
-
-def _only(node: exp.Expression, word: str, allowed: set[str], form: str) -> None:
     for name, value in node.args.items():
         if value and name not in allowed:
             raise UnsupportedSql(f"{name.rstrip('_').upper()} is not supported in {word}", f"the form is {form}")
+    return node
 
 
 def _table(node: exp.Expression) -> str:
@@ -91,7 +73,7 @@ def _identifier(node: exp.Expression) -> str:
     return node.name
 
 
-def _row(entry: exp.Expression, *, width: int) -> tuple[Value, ...]:
+def _row(entry: exp.Expression, *, width: int) -> tuple[syntax.Value, ...]:
     entries = entry.expressions if isinstance(entry, exp.Tuple) else [entry]
     values = tuple(_value(value.this if isinstance(value, exp.Paren) else value) for value in entries)
     if width and len(values) != width:
@@ -99,25 +81,24 @@ def _row(entry: exp.Expression, *, width: int) -> tuple[Value, ...]:
     return values
 
 
-def _value(node: exp.Expression) -> Value:
-    found = read_literal(node)
-    if found is None:
+def _value(node: exp.Expression) -> syntax.Value:
+    if (found := read_literal(node)) is None:
         text = node.sql(dialect="spark")
         raise UnsupportedSql(f"the value {text} is not a literal", "compute it first, then write the result")
     return found[0]
 
 
-def _equation(node: exp.Expression, clause: str) -> tuple[str, Value]:
+def _equation(node: exp.Expression, clause: str) -> tuple[str, syntax.Value]:
     if not isinstance(node, exp.EQ):
         raise UnsupportedSql(f"{node.sql(dialect='spark')} is not supported in {clause}", "write column = literal")
     return _identifier(node.this), _value(node.expression)
 
 
-def _key(node: exp.Expression, word: str) -> tuple[tuple[str, Value], ...]:
-    where = node.args.get("where")
+def _key(node: exp.Expression) -> tuple[tuple[str, syntax.Value], ...]:
+    where, word = node.args.get("where"), node.key.upper()
     if where is None:
         raise UnsupportedSql(f"{word} without WHERE is not supported", _BY_KEY)
-    conditions = _opened(where.this)
+    conditions = [part.unnest() for part in and_parts(where.this)]
     for condition in conditions:
         if not isinstance(condition, exp.EQ):
             raise UnsupportedSql(f"{condition.sql(dialect='spark')} is not supported in WHERE of {word}", _BY_KEY)
@@ -126,38 +107,25 @@ def _key(node: exp.Expression, word: str) -> tuple[tuple[str, Value], ...]:
     return pairs
 
 
-def _opened(condition: exp.Expression) -> list[exp.Expression]:
-    """The conditions that AND connects, in order."""
-    waiting, opened = [condition], list[exp.Expression]()
-    while waiting:
-        match waiting.pop():
-            case exp.And(this=left, expression=right):
-                waiting += [right, left]
-            case exp.Paren(this=inner):
-                waiting.append(inner)
-            case other:
-                opened.append(other)
-    return opened
-
-
 _KNOWN = "CREATE, ALTER, DROP, OPTIMIZE VIEWS, SHOW, DESCRIBE, EXPLAIN, SELECT, INSERT, UPDATE, DELETE"
 _REFUSED = {
     "TRUNCATE": ("TRUNCATE is not supported", "delete the rows by key"),
     "MERGE": ("MERGE is not supported", "INSERT overwrites the row of its key"),
     "REFRESH": ("REFRESH is not needed", "views are kept fresh by the pipeline"),
-    "BEGIN": ("transactions are not supported", "db.write() makes an atomic group of writes"),
-    "COMMIT": ("transactions are not supported", "db.write() makes an atomic group of writes"),
+    **dict.fromkeys(
+        ("BEGIN", "COMMIT"), ("transactions are not supported", "db.write() makes an atomic group of writes")
+    ),
     "SET": ("SET is not supported", "settings are part of the store's URL"),
     "USE": ("USE is not supported", "a store is one namespace"),
 }
 
 
-def parse_statements(text: str) -> list[Statement]:
+def parse_statements(text: str) -> list[syntax.Statement]:
     """The statements of `text`; SqlError or a subclass when one of them cannot be parsed."""
     return [_parse_one(cursor) for cursor in split_statements(text)]
 
 
-def _parse_one(cursor: Cursor) -> Statement:
+def _parse_one(cursor: Cursor) -> syntax.Statement:
     match cursor.word:
         case "CREATE":
             return parse_create(cursor)
@@ -174,7 +142,9 @@ def _parse_one(cursor: Cursor) -> Statement:
         case "EXPLAIN":
             return _parse_explain(cursor)
         case "SELECT" | "WITH" | "(":
-            return _parse_select(cursor)
+            text = cursor.rest()
+            read_query(cursor)
+            return syntax.Select(text)
         case "INSERT":
             return parse_insert(cursor)
         case "UPDATE":
@@ -186,65 +156,54 @@ def _parse_one(cursor: Cursor) -> Statement:
     raise cursor.error(f"no statement begins with {cursor.found}", f"use one of {_KNOWN}")
 
 
-def _parse_optimize(cursor: Cursor) -> OptimizeViews:
+def _parse_optimize(cursor: Cursor) -> syntax.OptimizeViews:
     usage = "OPTIMIZE VIEWS, or OPTIMIZE VIEWS WITHOUT (rule, …), is about all views"
     cursor.expect("OPTIMIZE", "VIEWS", hint=usage)
     without = cursor.names("rule") if cursor.take("WITHOUT") else ()
     cursor.finish(usage)
-    return OptimizeViews(without)
+    return syntax.OptimizeViews(without)
 
 
-def _parse_show(cursor: Cursor) -> ShowTables | ShowViews | ShowCreate:
+def _parse_show(cursor: Cursor) -> syntax.ShowTables | syntax.ShowViews | syntax.ShowCreate:
     cursor.expect("SHOW")
     if cursor.take("CREATE"):
-        return _parse_show_create(cursor)
+        cursor.take("MATERIALIZED")
+        if (kind := cursor.take_kind()) is None:
+            raise cursor.error(f"expected TABLE, VIEW or INDEX, found {cursor.found}")
+        name = cursor.name(kind)
+        cursor.finish("SHOW CREATE takes one name")
+        return syntax.ShowCreate(name, kind)
     if cursor.take("TABLES"):
         cursor.finish("SHOW TABLES takes no filter")
-        return ShowTables()
+        return syntax.ShowTables()
     cursor.take("MATERIALIZED")
     cursor.expect("VIEWS", hint="SHOW TABLES, SHOW VIEWS or SHOW CREATE …")
     cursor.finish("SHOW VIEWS takes no filter")
-    return ShowViews()
+    return syntax.ShowViews()
 
 
-def _parse_show_create(cursor: Cursor) -> ShowCreate:
-    cursor.take("MATERIALIZED")
-    kind = cursor.take_kind()
-    if kind is None:
-        raise cursor.error(f"expected TABLE, VIEW or INDEX, found {cursor.found}")
-    name = cursor.name(kind)
-    cursor.finish("SHOW CREATE takes one name")
-    return ShowCreate(name, kind)
-
-
-def _parse_describe(cursor: Cursor) -> Describe:
+def _parse_describe(cursor: Cursor) -> syntax.Describe:
     cursor.place += 1
     if cursor.word in ("TABLE", "VIEW") and len(cursor.tokens) > cursor.place + 1:
         cursor.place += 1
     name = cursor.name("table or view")
     cursor.finish("DESCRIBE takes the name of a table or view")
-    return Describe(name)
+    return syntax.Describe(name)
 
 
-def _parse_explain(cursor: Cursor) -> Explain:
+def _parse_explain(cursor: Cursor) -> syntax.Explain:
     cursor.expect("EXPLAIN")
     if cursor.done:
-        return Explain(None, None)
+        return syntax.Explain(None, None)
     if cursor.word == "CREATE":
         statement = parse_create(cursor)
-        if not isinstance(statement, CreateView):
+        if not isinstance(statement, syntax.CreateView):
             raise UnsupportedSql("only a view can be explained", "EXPLAIN CREATE MATERIALIZED VIEW, a SELECT or a name")
-        return Explain(None, statement.query_text)
+        return syntax.Explain(None, statement.query_text)
     if cursor.word in ("SELECT", "WITH", "("):
         text = cursor.rest()
         cursor.parse_rest()
-        return Explain(None, text)
+        return syntax.Explain(None, text)
     name = cursor.name("view")
     cursor.finish("EXPLAIN takes the name of a view, a SELECT, or nothing for all views")
-    return Explain(name, None)
-
-
-def _parse_select(cursor: Cursor) -> Select:
-    text = cursor.rest()
-    read_query(cursor)
-    return Select(text)
+    return syntax.Explain(name, None)

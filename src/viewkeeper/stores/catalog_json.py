@@ -1,9 +1,8 @@
 """The catalog as JSON text: what a store keeps of it.
 
-In: the catalog's JSON value, or its bytes. Out: the other. Always: the bytes are those of canonical JSON; each entry is
-encoded once, however often the catalog around it is, and bytes that were read or written last are not parsed again. So
-a statement costs what it changes, and hardly more with a thousand views than with one. Lists are the caller's own, the
-entries in them are not: nobody changes an entry.
+In: the catalog's JSON value, or its bytes. Out: the other. Always: the bytes are those of canonical JSON. Each entry is
+encoded once, and bytes that were read or written last are not parsed again, so a statement costs hardly more with a
+thousand views than with one. Lists are the caller's own; nobody changes the entries in them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Stores by URL, `SCHEME:WHERE[?OPTION=VALUE&…]`: the one dictionary of adapters, and the options in a URL.
 
 In: a URL. Out: an open store, one for each URL and process; for an adapter, its options as text. Always: an adapter is
-imported only when its scheme is asked for; an unknown option, or one with an invalid value, is refused before anything
-is made. A URL and an incarnation, never a client, travel to executors, and the store opened there has that incarnation.
-A URL holds no password, and one that came from outside is printed by `shown`.
+imported only when its scheme is asked for; an unknown option, or an invalid value, is refused before anything is made. A
+URL and an incarnation, never a client, travel to executors. A URL holds no password, and is printed by `shown`.
 """
 
 from __future__ import annotations
@@ -13,16 +12,18 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from viewkeeper.errors import InputError, NotOffered, StoreReplaced
 from viewkeeper.model.wording import suggestion
 
+if TYPE_CHECKING:
+    from viewkeeper.ports.store import Store
+
 NODES_MAX = 64
 PARTITIONS_MAX = 128
 MAP_MB_MIN, MAP_MB_MAX = 16, 1 << 20
-_SEED_DIGITS_MAX = 18
 _SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?")
 _SECONDS_MIN = 0.001
 _SECONDS_MAX = {"retention": 10**9, "late": 10**6, "every": 86_400}  # of HBase: logs may be kept for years
@@ -59,9 +60,6 @@ def _require_value(name: str, value: str) -> None:
                 )
         case "rootdir":
             pass
-        case "seed":
-            if not value.isdecimal() or len(value) > _SEED_DIGITS_MAX:
-                raise InputError(f"seed={value} is not a seed", "use a whole number, as in seed=7")
         case _:
             if value not in ("on", "off"):
                 raise InputError(f"{name}={value} is not an option", f"use {name}=on or {name}=off")
@@ -82,24 +80,24 @@ def require_same(options: Mapping[str, str], *, nodes: int, before_images: bool)
 
 
 _ADAPTERS = {
-    "embedded": ("viewkeeper.stores.embedded.store", "EmbeddedStore"),
-    "memory": ("viewkeeper.stores.memory.cell_store", "open_memory"),
+    "embedded": ("viewkeeper.stores.local.embedded_store", "EmbeddedStore"),
+    "memory": ("viewkeeper.stores.local.memory_store", "MemoryStore"),
     "hbase": ("viewkeeper.stores.hbase.store", "HBaseStore"),
 }
-_RESTORERS = {"embedded": ("viewkeeper.stores.embedded.backups", "restore_store")}
+_RESTORERS = {"embedded": ("viewkeeper.stores.local.backups", "restore_store")}
 _FOR_WORKERS = (
-    "viewkeeper.stores.embedded.store",
-    "viewkeeper.stores.embedded.partition",
-    "viewkeeper.stores.log_batches",
+    "viewkeeper.stores.local.embedded_store",
+    "viewkeeper.stores.local.partition",
+    "viewkeeper.stores.local.log_batches",
 )
 _LOCAL = ("embedded:", "memory:")  # a file's name may have an @
 _PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
-_SHARED: dict[str, Any] = {}
+_SHARED: dict[str, Store] = {}
 
 
-def open_store(url: str, *, create: bool = True, read_only: bool = False) -> Any:
+def open_store(url: str, *, create: bool = True, read_only: bool = False) -> Store:
     """A store of the adapter for the URL's scheme; `read_only` is for one that cannot, or need not, be written."""
-    return _load(_ADAPTERS[_scheme_of(url)])(url, create=create, read_only=read_only)
+    return _load(*_ADAPTERS[_scheme_of(url)])(url, create=create, read_only=read_only)
 
 
 def restore_store(backup: Path, url: str, progress: Callable[[int, int], None] | None = None) -> None:
@@ -107,7 +105,7 @@ def restore_store(backup: Path, url: str, progress: Callable[[int, int], None] |
     scheme = _scheme_of(url)
     if scheme not in _RESTORERS:
         raise NotOffered(f"a store at {scheme}: is not made from a backup", "restore it to embedded:PATH")
-    _load(_RESTORERS[scheme])(backup, url, progress)
+    _load(*_RESTORERS[scheme])(backup, url, progress)
 
 
 def import_for_workers() -> None:
@@ -117,13 +115,22 @@ def import_for_workers() -> None:
 
 
 def _scheme_of(url: str) -> str:
+    """The scheme of a URL that names an adapter and holds no user or password: URLs are printed, logged and sent about."""
     scheme = url.partition(":")[0]
     if scheme not in _ADAPTERS:
         known = " or ".join(f"{name}:" for name in _ADAPTERS)
         raise InputError(
             f"no store is reached by {shown(url)!r}", f"the URL starts with {known}, as in embedded:./shop"
         )
-    _refuse_password(url)
+    where, _, query = url.partition("?")
+    if "@" in where and not url.startswith(_LOCAL):
+        fact = f"the URL {shown(url)} holds a user or a password, and no store takes one"
+        raise InputError(fact, "leave out all before the @")
+    if _PASSWORD.search(unquote(query)):
+        raise InputError(
+            "the URL's rootdir holds a password",
+            "leave it out: file systems take it from the environment or from their own settings",
+        )
     return scheme
 
 
@@ -133,26 +140,11 @@ def shown(url: str) -> str:
     return f"…@{where}" if at and not before.startswith(_LOCAL) else url
 
 
-def _refuse_password(url: str) -> None:
-    """Raise where a URL holds a user or a password: no store takes one, and URLs are printed, logged and sent about."""
-    where, _, query = url.partition("?")
-    if "@" in where and not url.startswith(_LOCAL):
-        raise InputError(
-            f"the URL {shown(url)} holds a user or a password, and no store takes one", "leave out all before the @"
-        )
-    if _PASSWORD.search(unquote(query)):
-        raise InputError(
-            "the URL's rootdir holds a password",
-            "leave it out: file systems take it from the environment or from their own settings",
-        )
-
-
-def _load(found: tuple[str, str]) -> Any:
-    module, name = found
+def _load(module: str, name: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def open_shared(url: str, incarnation: str) -> Any:
+def open_shared(url: str, incarnation: str) -> Store:
     """The process's own open store of `url` with that incarnation: what a task on an executor uses."""
     close_replaced()
     if url not in _SHARED:

@@ -2,9 +2,8 @@
 
 In: chains, and an epoch or a moment to read; or the new rows that an epoch writes. Out: the rows that a reader or a
 re-run sees, the steps between two epochs, or chains with the new version in front. Always: a version is `epoch u64 |
-length u32 | row`, a length of 2^32−1 is a tombstone, and a chain is a concatenation of versions; so the versions to
-keep are a prefix of the old chain. A snapshot reads the same result, whatever was written, purged or dropped since it
-was taken.
+length u32 | row`, a length of 2^32−1 is a tombstone, and a chain is a concatenation of versions; so the versions to keep
+are a prefix of the old chain.
 """
 
 from __future__ import annotations
@@ -76,7 +75,8 @@ def is_dead(chain: bytes, floor: int, aborted: tuple[int, ...]) -> bool:
 def rows_before(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> tuple[pa.Array, np.ndarray, pa.Array]:
     """Rows as of the newest version below `epoch`, which records already have version `epoch`, and their rows there."""
     whole = VarBinary.from_arrow(chains)
-    last = int(_first_epochs(whole).max(initial=0))
+    live = np.flatnonzero(whole.lengths > 0)
+    last = int(_epochs_at(whole, live, np.zeros(len(live), np.int64)).max(initial=0))
     if last > epoch:
         raise LaterRecord(epoch)
     rows = _cut_rows(whole, *_find(whole, epoch - 1, aborted))
@@ -84,8 +84,8 @@ def rows_before(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> tuple
     if last < epoch:
         return rows, applied, rows
     newest, newest_size = _find(whole, epoch, ())
-    live = newest >= 0
-    applied[live] = _epochs_at(whole, np.flatnonzero(live), newest[live]) == epoch
+    live = np.flatnonzero(newest >= 0)
+    applied[live] = _epochs_at(whole, live, newest[live]) == epoch
     return rows, applied, _cut_rows(whole, newest, newest_size)
 
 
@@ -169,11 +169,6 @@ def _sizes_at(whole: VarBinary, which: np.ndarray, at: np.ndarray) -> np.ndarray
     return gather_fixed(whole.data, whole.offsets[which] + at + 8, 4).copy().view("<u4")[:, 0].astype(np.int64)
 
 
-def _first_epochs(whole: VarBinary) -> np.ndarray:
-    live = np.flatnonzero(whole.lengths > 0)
-    return _epochs_at(whole, live, np.zeros(len(live), np.int64))
-
-
 def _cut_rows(whole: VarBinary, at: np.ndarray, size: np.ndarray) -> pa.Array:
     valid = (at >= 0) & (size != TOMBSTONE)
     lengths = np.where(valid, size, 0)
@@ -182,10 +177,7 @@ def _cut_rows(whole: VarBinary, at: np.ndarray, size: np.ndarray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Chains of one table to be stored in one partition, and the keys of those whose newest version is a tombstone.
-
-    `is_indexed`: which records were written is indexed by epoch.
-    """
+    """Chains of one table for one partition, the keys of its new tombstones, and whether the writes are indexed by epoch."""
 
     table: int
     keys: list[bytes]

@@ -31,8 +31,8 @@ NOTHING: Bag = frozenset()
 class Update:
     """A base row as one write left it, whole; `row` is None if it was deleted.
 
-    `stream` and `position` tell where the log has it. Without them it is in one stream, at its place among all
-    updates, from 1.
+    `stream` and `position` say where the log has it. Without them it is in one stream, at its place among all updates,
+    from 1.
     """
 
     table: str
@@ -115,16 +115,15 @@ class History:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a state of the view is judged as a whole."""
         return self._key is None
 
     def by_record(self, rows: Iterable[Row]) -> dict[Record, Bag]:
         """The rows of one state of the view, apart by record."""
         if self._key is None:
             return {(): to_bag(rows)}
-        found: dict[Record, list[Row]] = {}
+        found: dict[Record, list[Row]] = defaultdict(list)
         for row in rows:
-            found.setdefault(_record(row[name] for name in self._key), []).append(row)
+            found[_record(row[name] for name in self._key)].append(row)
         return {record: to_bag(rows) for record, rows in found.items()}
 
 
@@ -149,8 +148,3 @@ def _are_alike(row: Row | None, other: Row | None) -> bool:
 def is_within(cut: Cut, other: Cut) -> bool:
     """Whether `other` has all that `cut` has."""
     return all(map(int.__le__, cut, other))
-
-
-def added(cut: Cut, other: Cut) -> int:
-    """How many updates `other` has more than `cut`, which is within it."""
-    return sum(other) - sum(cut)

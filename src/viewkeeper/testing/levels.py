@@ -22,7 +22,6 @@ from viewkeeper.testing.histories import (
     Row,
     Update,
     ViewFunction,
-    added,
     is_within,
 )
 
@@ -107,7 +106,9 @@ def observed_level(
         raise InputError("there is no state to judge", "hand in at least the last one")
     history = History(updates, initial, view, key, cuts_max)
     shown = [history.by_record(state.rows) for state in states]
-    cuts = [_claimed(history, state) for state in states]
+    cuts = [
+        None if state.claims is None else sorted({history.claimed(claim) for claim in state.claims}) for state in states
+    ]
     found: dict[Level, Break] = {}
     for record in _records(history, shown, cuts):
         judged = _Judged(history, record, [rows.get(record, NOTHING) for rows in shown], cuts)
@@ -116,10 +117,6 @@ def observed_level(
                 found[level] = Break(level, place, states[place].label, record, reason)
     breaks = tuple(found[level] for level in sorted(found))
     return Verdict(Level(breaks[0].level - 1) if breaks else Level.COMPLETE, breaks)
-
-
-def _claimed(history: History, state: State) -> list[Cut] | None:
-    return None if state.claims is None else sorted({history.claimed(claim) for claim in state.claims})
 
 
 def _records(history: History, shown: Sequence[dict[Record, Bag]], cuts: Sequence[list[Cut] | None]) -> list[Record]:
@@ -149,13 +146,11 @@ class _Judged:
             yield Level.CONVERGENT, last, f"is the last one and not the view of the final base: {difference}"
         ladder = ((Level.WEAK, self._invalid), (Level.STRONG, self._backward), (Level.COMPLETE, self._hasty))
         for level, find in ladder:
-            found = find()
-            if found:
+            if found := find():
                 yield level, *found
                 return
 
     def _is(self, place: int, cut: Cut) -> bool:
-        """Whether a state is the view of a cut."""
         return self._shown[place] == self._history.record_at(cut, self._record)
 
     def _invalid(self) -> tuple[int, str] | None:
@@ -178,7 +173,8 @@ class _Judged:
             else:
                 allowed = {cut for cut in cuts if self._is(place, cut)}
                 reached = {cut for cut in allowed if any(is_within(below, cut) for below in reached)}
-            reached = _lowest(reached)
+            # what can follow a cut can follow those within it, so these are enough
+            reached = {cut for cut in reached if not any(one != cut and is_within(one, cut) for one in reached)}
             if not reached:
                 return place, "goes back: it lacks an update that a state before it showed"
         return None
@@ -204,16 +200,13 @@ class _Judged:
             allowed = near if cuts is None else near.intersection(cuts)
             before, reached = reached, {cut for cut in allowed if self._is(place, cut)}
             if not reached:
-                return place, self._leap(place, before)
+                fitting = [cut for cut in cuts or () if self._is(place, cut)]
+                steps = [sum(high) - sum(low) for high in fitting for low in before if is_within(low, high)]
+                return place, f"adds {min(steps)} updates at once" if steps else "adds more than one update at once"
         if self._history.last not in reached:
-            left = min(added(cut, self._history.last) for cut in reached)
+            left = min(sum(self._history.last) - sum(cut) for cut in reached)
             return len(self._cuts) - 1, f"is the last one, and lacks {left} of the updates"
         return None
-
-    def _leap(self, place: int, before: set[Cut]) -> str:
-        fitting = [cut for cut in self._cuts[place] or () if self._is(place, cut)]
-        steps = [added(low, high) for high in fitting for low in before if is_within(low, high)]
-        return f"adds {min(steps)} updates at once" if steps else "adds more than one update at once"
 
     def _difference(self, place: int, cut: Cut) -> str:
         expected, shown = self._history.record_at(cut, self._record), self._shown[place]
@@ -221,17 +214,11 @@ class _Judged:
         return " ".join(f"{verb} {_quoted(rows)}" for verb, rows in parts if rows)
 
 
-def _lowest(cuts: set[Cut]) -> set[Cut]:
-    """Those that have no other within them: what can follow a higher one can follow them."""
-    return {cut for cut in cuts if not any(other != cut and is_within(other, cut) for other in cuts)}
-
-
 def _quoted(rows: Bag) -> str:
-    texts = sorted(f"({_spelled(row)})" + (f" {times} times" if times > 1 else "") for row, times in rows)
+    texts = []
+    for row, times in rows:
+        # numbers by str: a SUM of DuckDB is a Decimal
+        values = (f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}" for name, value in row)
+        texts.append(f"({', '.join(values)})" + (f" {times} times" if times > 1 else ""))
     more = f" and {len(texts) - _SHOWN_MAX} more" if len(texts) > _SHOWN_MAX else ""
-    return ", ".join(texts[:_SHOWN_MAX]) + more
-
-
-def _spelled(row: Iterable[tuple[str, object]]) -> str:
-    # numbers by str: a SUM of DuckDB is a Decimal
-    return ", ".join(f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}" for name, value in row)
+    return ", ".join(sorted(texts)[:_SHOWN_MAX]) + more

@@ -1,26 +1,24 @@
-"""Recording: a run as the judges of `testing` want it: base updates, states of views, and views as functions of base
-rows.
+"""Recording: a run as the judges of `testing` want it: base updates, states of views, and views as functions of base rows.
 
-In: writes and reads of an open database, and the events of its pipeline; the text of a SELECT, and the columns of its
-tables. Out: updates and states, verdicts on them, and a function from rows of tables to rows of the view. Always: an
-update has the position that its token names, a state the positions of the epoch that was read; rows that the recorder
-writes are written by nobody else while it records. DuckDB computes the function from scratch, in its dialect; no part
-of ViewKeeper's SQL is used.
+In: writes and reads of an open database, and the events of its pipeline; a SELECT and the columns of its tables. Out:
+updates and states, verdicts on them, and a function from rows of tables to rows of the view. Always: an update has the
+position that its token names, a state the positions of the epoch that was read; nobody else writes rows that the recorder
+writes. DuckDB computes the function from scratch, in its dialect; no part of ViewKeeper's SQL is used.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from viewkeeper.client.arguments import split_put
+from viewkeeper.client.arguments import key_values, split_put
 from viewkeeper.errors import InputError, NotReady
 from viewkeeper.events import Began, Committed, Event
-from viewkeeper.model.keys import decode_key
 from viewkeeper.model.positions import positions_to_json
 from viewkeeper.model.read_frontier import LATEST, SNAPSHOT
-from viewkeeper.model.stored_values import from_stored
 from viewkeeper.testing.histories import Base, Claim, Row, ViewFunction
 from viewkeeper.testing.levels import State, Update, Verdict, observed_level
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from viewkeeper.client.database import Database
     from viewkeeper.model.positions import Token
-    from viewkeeper.model.schema import Column
 
 
 def select_view(select: str, **tables: str) -> ViewFunction:
@@ -50,9 +47,8 @@ def select_view(select: str, **tables: str) -> ViewFunction:
             return connection.sql(select).to_arrow_table().to_pylist()
         except duckdb.Error as error:
             fact = str(error).splitlines()[0]
-            raise InputError(
-                f"DuckDB cannot compute the view: {fact}", "give the SELECT in DuckDB's dialect"
-            ) from error
+            hint = "give the SELECT in DuckDB's dialect"
+            raise InputError(f"DuckDB cannot compute the view: {fact}", hint) from error
 
     return evaluate
 
@@ -76,16 +72,18 @@ class Recorder:
         self._views = views
         self._writing, self._looking = threading.Lock(), threading.Lock()
         self._cuts: dict[int, Claim] = {}  # of each epoch that was seen, in flight or committed
-        self._states: dict[tuple[str, str], list[State]] = {}
+        self._states: dict[tuple[str, str], list[State]] = defaultdict(list)
         self.updates: list[Update] = []
-        self.initial = tuple(self._rows_now())
+        self.initial = tuple(
+            Update(schema.name, tuple(row[name] for name in schema.key), row)
+            for schema in database.catalog().tables
+            for row in database.table(schema.name).scan()
+        )
 
     def put(self, table: str, *key_and_columns: object) -> Token:
         """Like `Table.put`."""
         schema = self._database.table(table).schema
-        encoded, _ = split_put(schema, key_and_columns)
-        stored = zip(schema.key_columns, decode_key(schema.key_columns, encoded), strict=True)
-        key = tuple(from_stored(column, value) for column, value in stored)
+        key = key_values(schema.key_columns, split_put(schema, key_and_columns)[0])
         with self._writing:
             return self._note(table, key, self._database.table(table).put(*key_and_columns))
 
@@ -102,12 +100,26 @@ class Recorder:
             self.look()
 
     def look(self, read: str = SNAPSHOT) -> None:
-        """Read all views, in mode "snapshot" or "latest"; one that is not filled yet has no state."""
+        """Read all views, in mode "snapshot" or "latest"; one that is not filled yet has no state.
+
+        In mode "latest" each record is as of the epoch that was committed before the read, or of one begun until its end.
+        """
         with self._looking:  # from read to note: states are noted in the order in which they were
             if read == LATEST:
-                self._look_at_latest()
-            else:
-                self._look_at_snapshot()
+                first = self._note_cuts()
+                found = {name: list(self._database.view(name).scan(read=LATEST)) for name in self._views}
+                self._note_cuts()
+                cuts = list(self._cuts.items())  # a copy: the pipeline adds
+                claims = [claim for epoch, claim in cuts if epoch >= first]
+                for name, rows in found.items():
+                    self._states[name, LATEST].append(State(rows, claims, f"after epoch {first}"))
+                return
+            with self._database.snapshot() as snapshot:
+                claim = positions_to_json(snapshot.horizon.positions)
+                for name in self._views:
+                    with suppress(NotReady):
+                        rows = list(snapshot.view(name).scan())
+                        self._states[name, SNAPSHOT].append(State(rows, [claim], f"epoch {snapshot.epoch}"))
 
     def states(self, view: str, read: str = SNAPSHOT) -> list[State]:
         """What was seen of a view, in the order in which it was read."""
@@ -121,28 +133,12 @@ class Recorder:
         `select`: what it should hold, as a SELECT of DuckDB over the base tables; by default the view's own text.
         """
         catalog = self._database.catalog()
-        tables = {table.name: ", ".join(map(_spelled, table.columns)) for table in catalog.tables}
+        tables = {}
+        for table in catalog.tables:  # a TIMESTAMP means an instant
+            kinds = [(c.name, "TIMESTAMPTZ" if c.type.kind == "TIMESTAMP" else c.type.duckdb) for c in table.columns]
+            tables[table.name] = ", ".join(f'"{name}" {kind}' for name, kind in kinds)
         function = select_view(select or catalog.view(view).text, **tables)
         return observed_level(self.updates, self.states(view, read), function, initial=self.initial, key=key)
-
-    def _look_at_snapshot(self) -> None:
-        with self._database.snapshot() as snapshot:
-            claim = positions_to_json(snapshot.horizon.positions)
-            for name in self._views:
-                try:
-                    rows = list(snapshot.view(name).scan())
-                except NotReady:
-                    continue
-                self._states.setdefault((name, SNAPSHOT), []).append(State(rows, [claim], f"epoch {snapshot.epoch}"))
-
-    def _look_at_latest(self) -> None:
-        """Each record is as of the epoch that was committed before the read, or of one begun until its end."""
-        first = self._note_cuts()
-        found = {name: list(self._database.view(name).scan(read=LATEST)) for name in self._views}
-        self._note_cuts()
-        claims = [claim for epoch, claim in list(self._cuts.items()) if epoch >= first]  # a copy: the pipeline adds
-        for name, rows in found.items():
-            self._states.setdefault((name, LATEST), []).append(State(rows, claims, f"after epoch {first}"))
 
     def _note_cuts(self) -> int:
         record = self._database.store.read_epoch_record()
@@ -155,13 +151,3 @@ class Recorder:
         ((stream, position),) = token.positions.items()  # a row has one node
         self.updates.append(Update(table, key, self._database.table(table).get(*key), stream, position))
         return token
-
-    def _rows_now(self) -> Iterator[Update]:
-        for schema in self._database.catalog().tables:
-            for row in self._database.table(schema.name).scan():
-                yield Update(schema.name, tuple(row[name] for name in schema.key), row)
-
-
-def _spelled(column: Column) -> str:
-    kind = "TIMESTAMPTZ" if column.type.kind == "TIMESTAMP" else column.type.duckdb  # a TIMESTAMP means an instant
-    return f'"{column.name}" {kind}'

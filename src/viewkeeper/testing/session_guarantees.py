@@ -8,6 +8,7 @@ search by position; a stream may be that of a node, by tokens, or a single row, 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -55,18 +56,17 @@ class Violation:
 
 def violations(operations: Sequence[Write | Read]) -> tuple[Violation, ...]:
     """The first violation of each guarantee that is broken, earliest first; none if all sessions were kept."""
-    wrote: dict[str, dict[str, int]] = {}
-    showed: dict[str, dict[str, int]] = {}
+    wrote, showed = defaultdict[str, dict[str, int]](dict), defaultdict[str, dict[str, int]](dict)
     after_writes, after_reads = _required(operations)
     found: dict[Guarantee, Violation] = {}
     for place, operation in enumerate(operations):
         session, positions = operation.session, operation.positions
         if isinstance(operation, Write):
-            _raise(wrote.setdefault(session, {}), positions)
+            _raise(wrote[session], positions)
             continue
         needed = {
-            Guarantee.READ_YOUR_WRITES: wrote.get(session, {}),
-            Guarantee.MONOTONIC_READS: showed.get(session, {}),
+            Guarantee.READ_YOUR_WRITES: wrote[session],
+            Guarantee.MONOTONIC_READS: showed[session],
             Guarantee.MONOTONIC_WRITES: after_writes.by(positions),
             Guarantee.WRITES_FOLLOW_READS: after_reads.by(positions),
         }
@@ -74,7 +74,7 @@ def violations(operations: Sequence[Write | Read]) -> tuple[Violation, ...]:
             reason = _lack(positions, least)
             if reason and guarantee not in found:
                 found[guarantee] = Violation(guarantee, place, session, reason)
-        _raise(showed.setdefault(session, {}), positions)
+        _raise(showed[session], positions)
     return tuple(sorted(found.values(), key=lambda violation: violation.operation))
 
 
@@ -82,37 +82,33 @@ class _Requirements:
     """By stream: what must be shown by whoever shows it up to a position."""
 
     def __init__(self, steps: Iterable[tuple[str, int, Positions]]) -> None:
-        self._positions: dict[str, list[int]] = {}
-        self._needed: dict[str, list[dict[str, int]]] = {}
+        self._positions: dict[str, list[int]] = defaultdict(list)
+        self._needed: dict[str, list[dict[str, int]]] = defaultdict(lambda: [{}])
         for stream, position, positions in sorted(steps, key=lambda step: step[:2]):
-            before = self._needed.setdefault(stream, [])
-            needed = dict(before[-1]) if before else {}
+            needed = dict(self._needed[stream][-1])
             _raise(needed, positions)
-            before.append(needed)
-            self._positions.setdefault(stream, []).append(position)
+            self._needed[stream].append(needed)
+            self._positions[stream].append(position)
 
     def by(self, shown: Positions) -> dict[str, int]:
         needed: dict[str, int] = {}
         for stream, position in shown.items():
-            count = bisect_right(self._positions.get(stream, []), position)
-            if count:
-                _raise(needed, self._needed[stream][count - 1])
+            _raise(needed, self._needed[stream][bisect_right(self._positions[stream], position)])
         return needed
 
 
 def _required(operations: Sequence[Write | Read]) -> tuple[_Requirements, _Requirements]:
     """What each write requires of those who see it: its session's earlier writes, and its session's earlier reads."""
-    wrote: dict[str, dict[str, int]] = {}
-    showed: dict[str, dict[str, int]] = {}
+    wrote, showed = defaultdict[str, dict[str, int]](dict), defaultdict[str, dict[str, int]](dict)
     writes: list[tuple[str, int, Positions]] = []
     reads: list[tuple[str, int, Positions]] = []
     for operation in operations:
         session = operation.session
         if isinstance(operation, Write):
             for stream, position in operation.positions.items():
-                writes.append((stream, position, dict(wrote.get(session, {}))))
-                reads.append((stream, position, dict(showed.get(session, {}))))
-        _raise((wrote if isinstance(operation, Write) else showed).setdefault(session, {}), operation.positions)
+                writes.append((stream, position, dict(wrote[session])))
+                reads.append((stream, position, dict(showed[session])))
+        _raise((wrote if isinstance(operation, Write) else showed)[session], operation.positions)
     return _Requirements(writes), _Requirements(reads)
 
 

@@ -25,7 +25,6 @@ from viewkeeper import failpoints
 from viewkeeper.client.database import Database
 from viewkeeper.errors import Fenced, StoreBusy, StoreUnavailable
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.settings import EngineSettings
 
 # Where an epoch is in flight: begun, and not committed.
 IN_FLIGHT = (
@@ -37,7 +36,6 @@ PATIENCE_SECONDS = 4.0
 WAIT_SECONDS = 600.0  # bounds for a broken run, not measures
 _LOOK_SECONDS = 0.3
 _PASSES = StoreBusy, StoreUnavailable, OSError
-_NO_SPARK = EngineSettings(small_work_max=1 << 60, meanwhile_work=1 << 60)
 
 
 class Orders:
@@ -75,9 +73,11 @@ def _own(url: str, changes_per_epoch: int, pipe: Connection) -> None:
     with vk.connect(url) as db:
         while True:
             with db.pipeline(
-                standby=True, patience_seconds=PATIENCE_SECONDS, changes_per_epoch=changes_per_epoch
+                standby=True,
+                patience_seconds=PATIENCE_SECONDS,
+                changes_per_epoch=changes_per_epoch,
+                engine="driver",
             ) as pipeline:
-                pipeline._runner.settings = _NO_SPARK
                 try:
                     while True:
                         _insist(pipeline.run_available, pipe)

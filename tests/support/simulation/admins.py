@@ -1,48 +1,76 @@
 """Admins: they add and remove nodes, and have views repaired and rebuilt, while everything else goes on.
 
+Some add or remove a node just before a pipeline's cut, the second one of an epoch too; these are drawn from a randomness of
+their own.
+
 In: the world, its users and pipelines. Out: rows that moved, twins in the catalog. Always: a statement that was interrupted
 is repeated by the next admin, as its error would say; a repair of views that are right changes no record.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.simulation.faults import Faults
 from tests.support.simulation.pipelines import Pipelines
 from tests.support.simulation.users import Users
 from tests.support.simulation.world import World, Wrong
 from viewkeeper.errors import InputError, StoreUnavailable
 from viewkeeper.plan.replacements import with_shadow_views
-from viewkeeper.stores.placement import is_filling
+from viewkeeper.stores.local.placement import is_filling
 
 MOVES = ("node.made", "node.listed", "move.intent", "move.left", "move.arrived", "move.placed", "move.finished")
 NODES_MAX = 6
+BEFORE_CUTS, BEFORE_CUTS_MAX = 0.3, 2
 
 
 class Admins:
     """Those who look after one store."""
 
-    def __init__(self, world: World, users: Users, pipelines: Pipelines) -> None:
-        self._world, self._users, self._pipelines = world, users, pipelines
+    def __init__(self, world: World, users: Users, pipelines: Pipelines, faults: Faults) -> None:
+        self._world, self._users, self._pipelines, self._faults = world, users, pipelines, faults
+        self._random = random.Random(f"{world.seed} nodes before cuts")
+        self._left = BEFORE_CUTS_MAX if world.is_looked_after and world.hbase is None else 0
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        store = self._world.store
+        cut = store.cut
+
+        def cut_after_moves(*arguments: object, **limits: object) -> object:
+            if self._left and self._random.random() < BEFORE_CUTS:
+                self._left -= 1
+                with self._faults.put_off():
+                    self._alter(self._random)
+            return cut(*arguments, **limits)
+
+        store.cut = cut_after_moves
+        yield
 
     def act(self) -> None:
         if self._world.chance(0.6):
-            self._pipelines.faulty(self._alter, self._world.random.choice(("", "crash", "crash")), at=MOVES)
+            self._pipelines.faulty(
+                lambda: self._alter(self._world.random), self._world.random.choice(("", "crash", "crash")), at=MOVES
+            )
         else:
             self._fill_anew()
         self._require_idle_repairs()
 
-    def _alter(self) -> None:
+    def _alter(self, draw: random.Random) -> None:
         """Add a node or remove one, or go on with what was interrupted; while a view is filled, rows stay where they are."""
         world = self._world
         if is_filling(world.record()):
             world.note("moves put off")
             return
-        statement = self._drawn_statement()
+        statement = self._drawn_statement(draw)
         world.note("nodes that come and go", statement)
         self._users.execute(f"ALTER STORE {statement}")
         world.note("moves", world.store.meta.read_placement().nodes)
 
-    def _drawn_statement(self) -> str:
-        placement, draw = self._world.store.meta.read_placement(), self._world.random
+    def _drawn_statement(self, draw: random.Random) -> str:
+        placement = self._world.store.meta.read_placement()
         if placement.task is not None:
             kind, number = placement.task
             self._world.note("moves resumed")

@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import viewkeeper as vk
 from tests.support.oracle import bag_of
@@ -27,13 +26,11 @@ from viewkeeper import failpoints
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.settings import EpochLimits, GcSettings
-from viewkeeper.stores.memory.contents import Contents
+from viewkeeper.stores.kv.memory_kernel import MemoryKernel
+from viewkeeper.stores.local.log_format import position_of
 
 LIMITS = EpochLimits(rows=6)
 GC = GcSettings(log_kept_seconds=0, seconds_max=math.inf)
-_NODE = ("_state", "_ends", "_headers", "_entries", "_log_end")
-_PARTITION = ("state", "_fence", "_tombstones", "_dropped")
-_META = ("_record", "_catalog", "_horizon", "_plans", "_notes", "_placement")
 FIRST: list[list[Change]] = [
     [("l", "a", ("a", 1, 0.1, 1)), ("l", "b", ("a", 3, 1e16, 4))],
     [("l", "c", ("b", None, None, 16)), ("l", "d", (None, 2, 2.5, 64)), ("r", "a", ("a", 2))],
@@ -62,9 +59,11 @@ class Program:
     def __init__(self, kind: Kind, *, before_images: bool) -> None:
         self.kind, self._time = kind, 1_700_000_000_000_000_000
         self.db = vk.connect(f"memory:?nodes=2&before_images={'on' if before_images else 'off'}")
-        self._contents: Contents = self.db.store._contents
-        self._contents.now = lambda: self._time
-        self._base, self._place = Base(), lambda: None
+        contents = self.db.store._contents
+        contents.now = lambda: self._time
+        self._kernels: dict[str, MemoryKernel] = contents.kernels
+        self._seen: dict[str, tuple[dict, bytes]] = {}  # of each part, as last looked at
+        self._base = Base()
         for ddl in TABLES.values():
             self.db.execute(ddl)
         self._write(FIRST)
@@ -76,7 +75,6 @@ class Program:
         if not kind.index:
             self.db.execute(kind.replace)
         self._write(LATER)
-        self._watch_partitions()
         self.start = self.captured()
 
     def _write(self, transactions: list[list[Change]]) -> None:
@@ -91,59 +89,39 @@ class Program:
                 self._base.write([change], self.db.store.ends())
         self._time += 1_000
 
-    def _watch_partitions(self) -> None:
-        """Between the writes of two partitions lies a place too, which no failpoint of this store marks."""
-
-        def watched(work: Callable[..., None]) -> Callable[..., None]:
-            def then_reached(*args: Any) -> None:
-                work(*args)
-                self._place()
-
-            return then_reached
-
-        for partition in self._contents.partitions:
-            partition.write, partition.admit = watched(partition.write), watched(partition.admit)
-
     # what a store holds
 
-    def captured(self) -> tuple:
-        """All of it, to be put back; what changes in place is copied."""
-        contents = self._contents
-        nodes = [[_copied(getattr(node, name)) for name in _NODE] for node in contents.nodes.values()]
-        partitions = [[getattr(partition, name) for name in _PARTITION] for partition in contents.partitions]
-        return nodes, partitions, [getattr(contents.meta, name) for name in _META]
+    def captured(self) -> dict[str, dict]:
+        """All of it, to be put back: maps that never change."""
+        return {part: kernel.maps for part, kernel in self._kernels.items()}
 
-    def put_back(self, captured: tuple) -> None:
-        contents = self._contents
-        for parts, names, places in (
-            (contents.nodes.values(), _NODE, captured[0]),
-            (contents.partitions, _PARTITION, captured[1]),
-        ):
-            for part, values in zip(parts, places, strict=True):
-                for name, value in zip(names, values, strict=True):
-                    setattr(part, name, _copied(value))
-        for name, value in zip(_META, captured[2], strict=True):
-            setattr(contents.meta, name, value)
+    def put_back(self, captured: dict[str, dict]) -> None:
+        for part, maps in captured.items():
+            self._kernels[part].maps = maps
+
+    def ending(self) -> list:
+        """What a run leaves for good: that a table was dropped is forgotten two epochs after the last time it was."""
+        parts = [(part, dict(_seen_of(kernel))) for part, kernel in self._kernels.items()]
+        for _, maps in parts:
+            maps["info"] = [pair for pair in maps.get("info", ()) if not pair[0].startswith(b"dropped-")]
+        return parts
 
     def digest(self) -> str:
         """What a coordinator that takes over can see."""
-        contents, meta = self._contents, self._contents.meta
-        record = {k: v for k, v in json.loads(meta._record).items() if k not in ("version", "generation", "owner")}
-        catalog = {k: v for k, v in json.loads(meta._catalog).items() if k not in ("version", "swaps")}
-        logs = [node._ends for node in contents.nodes.values()]
-        parts = [
-            (part._fence, _dump_of(part), _sorted(part._tombstones), sorted(part._dropped))
-            for part in contents.partitions
-        ]
-        told = repr((record, catalog, sorted(meta._plans), logs, parts)).encode()
-        return hashlib.blake2b(told, digest_size=16).hexdigest()
+        told = hashlib.blake2b(digest_size=16)
+        for part, kernel in self._kernels.items():
+            maps, text = self._seen.get(part, ({}, b""))
+            if maps is not kernel.maps:
+                text = repr(list(_seen_of(kernel))).encode()
+                self._seen[part] = kernel.maps, text
+            told.update(text)
+        return told.hexdigest()
 
     # what a pipeline does
 
     def run(self, reached: Callable[[], None]) -> None:
         """Take over, and go on until all is done; `reached` is called at every place where it might end."""
         store = self.db.store
-        self._place = reached
         failpoints.hook(lambda name: reached())
         try:
             coordinator, goal = Coordinator(store, HereRunner(store), limits=LIMITS, clock=lambda: 0.0), store.ends()
@@ -153,9 +131,8 @@ class Program:
             collect_garbage(store, GC)
         finally:
             failpoints.hook(None)
-            self._place = lambda: None
 
-    def run_through(self, known: Collection[str], new: dict[str, tuple]) -> list[str]:
+    def run_through(self, known: Collection[str], new: dict[str, dict]) -> list[str]:
         """Run to the end; returns the stores that there were at each place, and adds those that are not known."""
         passed: list[str] = []
 
@@ -180,16 +157,16 @@ class Program:
 def cover(name: str, *, before_images: bool, crashes: int = 2) -> Covered:
     """Every schedule of so many crashes, of the program of one view."""
     program = Program(KINDS[name], before_images=before_images)
-    first, futures, end = program.digest(), dict[str, list[str]](), ""
-    now: dict[str, tuple] = {first: program.start}
+    first, futures, end = program.digest(), dict[str, list[str]](), list[tuple]()
+    now: dict[str, dict] = {first: program.start}
     for _ in range(crashes + 1):  # stores that so many crashes leave
-        left: dict[str, tuple] = {}
+        left: dict[str, dict] = {}
         for state, captured in now.items():
             program.put_back(captured)
             futures[state] = program.run_through(futures.keys() | now.keys(), left)
             program.require_right()
-            end = end or program.digest()
-            if program.digest() != end:
+            end = end or program.ending()
+            if program.ending() != end:
                 raise Wrong(f"{name}: a crash leaves another store than the run without one")
         now = left
     program.db.close()
@@ -201,7 +178,7 @@ def crash_everywhere(name: str, *, before_images: bool) -> int:
     program = Program(KINDS[name], before_images=before_images)
     states: list[str] = []
     program.run(lambda: states.append(program.digest()))
-    end = program.digest()
+    end = program.ending()
     for number, state in enumerate(states):
         program.put_back(program.start)
         _crash_at(program, number)
@@ -209,7 +186,7 @@ def crash_everywhere(name: str, *, before_images: bool) -> int:
             raise Wrong(f"{name}: the crash at place {number} left another store than there was")
         program.run(lambda: None)
         program.require_right()
-        if program.digest() != end:
+        if program.ending() != end:
             raise Wrong(f"{name}: the crash at place {number} leaves another store than the run without one")
     program.db.close()
     return len(states)
@@ -231,13 +208,22 @@ def _crash_at(program: Program, number: int) -> None:
     raise Wrong(f"place {number} was not reached")
 
 
-def _copied(value: Any) -> Any:
-    return list(value) if isinstance(value, list) else value
+def _seen_of(kernel: MemoryKernel) -> Iterator[tuple]:
+    """What a part holds; of its log the positions, of meta neither who wrote it nor how often."""
+    for name, pairs in sorted(kernel.maps.items()):
+        found = list(pairs.walk(b"", None))
+        match name:
+            case "log":
+                yield name, [position_of(key) for key, _ in found]
+            case "meta":
+                yield name, [(key, _lasting(value)) for key, value in found if key in (b"epoch", b"catalog")]
+                yield "plans", [key for key, _ in found if key.startswith(b"plan ")]
+            case "rows":
+                pass
+            case _:
+                yield name, found
 
 
-def _dump_of(partition: Any) -> list:
-    return [(table, list(pairs.walk(b"", None))) for table, pairs in sorted(partition.state[0].items())]
-
-
-def _sorted(index: dict) -> list:
-    return sorted((epoch, table, sorted(keys)) for epoch, tables in index.items() for table, keys in tables.items())
+def _lasting(value: bytes) -> list:
+    passing = ("version", "generation", "owner", "swaps")
+    return [(name, repr(one)) for name, one in sorted(json.loads(value).items()) if name not in passing]

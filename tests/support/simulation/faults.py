@@ -1,8 +1,8 @@
 """Faults: what befalls whoever is at work when it reaches a chosen place.
 
-In: the places that pipelines and clients reach: failpoints, reads of records and, over cells, requests. Out: `Crash`, a task
-that is lost, or other actors that go on meanwhile. Always: at most one fault is armed; it fires once; within a transaction of
-LMDB nobody else can go on, so that such a fault waits for the next place.
+In: the places that pipelines and clients reach: failpoints, reads of records and, over HBase, requests. Out: `Crash`, a task
+that is lost, or other actors that go on meanwhile. Always: at most one fault is armed; it fires once; within a write
+transaction nobody else can go on, so that such a fault waits for the next place.
 """
 
 from __future__ import annotations
@@ -56,15 +56,6 @@ class Faults:
         self._listen_to_reads()
         if world.hbase is not None:
             world.hbase.between = lambda: self.reached("request")
-        if world.kind == "cells":
-            network = world.store._contents.network
-            tick = network.tick
-
-            def counted_tick() -> None:
-                tick()
-                self.reached("request")
-
-            network.tick = counted_tick
         failpoints.hook(self._passed)
         try:
             yield

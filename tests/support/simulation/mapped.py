@@ -8,10 +8,12 @@ quiet moments every view equals what DuckDB makes of the rows that HBase shows. 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest import mock
+
+import pyarrow as pa
 
 import viewkeeper as vk
 from tests.support import wal_files as wal
@@ -255,4 +257,17 @@ def reading_begins_after_the_first_rows_are_staged() -> Iterator[None]:
 def a_staging_reads_before_what_was_logged_is_visible() -> Iterator[None]:
     """R20: it is before the beginning of the log, and not among the rows that are read."""
     with mock.patch.object(SmallHBase, "sleep", lambda self, seconds: None):
+        yield
+
+
+@contextmanager
+def an_epoch_finds_its_chunks_once() -> Iterator[None]:
+    """R9: who runs it again has another input."""
+
+    def read(self: LogPart, chunks: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        there = [chunk for chunk in chunks if chunk in self.staged()]
+        yield from self._chunks.read(there)
+        self.drop_staged(there)
+
+    with mock.patch.object(LogPart, "read_staged", read):
         yield

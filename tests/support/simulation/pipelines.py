@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ from viewkeeper.settings import EpochLimits, GcSettings, WorkSettings
 
 STEPS_MAX = 60  # of pipelines that a store which does not answer may end, one after the other
 REMEMBERED_MAX = 40
+TRIES_MAX = 5  # of a pipeline at one step
 OpenStore = Callable[[], Store]
 SMALL = WorkSettings(decoded_rows=2, side_rows=2, pairs=3, rows_handed_on=2)
 
@@ -50,6 +52,7 @@ class Pipelines:
     def __init__(self, world: World, faults: Faults) -> None:
         self._world, self._faults = world, faults
         self._current: Coordinator | None = None  # the one that does something now
+        self._again = random.Random(f"{world.seed} same coordinator")
         self.runs: list[tuple[PhysicalPlan, Inflight]] = []
         self.tasks: list[LateTask] = []
 
@@ -84,7 +87,19 @@ class Pipelines:
         with self._world.process() as store:
             coordinator = self._taking_over(store, limits, fails=fails)
             for _ in range(count):
+                self._step_on(coordinator)
+
+    def _step_on(self, coordinator: Coordinator) -> None:
+        """A step; some pipelines try again where the store does not answer, and what they asked for may be done by then."""
+        for tries in itertools.count():
+            try:
                 coordinator.step()
+                return
+            except StoreUnavailable:
+                if self._world.hbase is None or tries == TRIES_MAX or self._again.random() < 0.4:
+                    raise
+                self._world.note("pipelines that try again")
+                self._world.hbase.pass_time(self._again.choice((0.1, 0.1, 2.0, self._again.uniform(0, 20))))
 
     def _taking_over(self, store: Store, limits: EpochLimits, *, fails: bool = False) -> Coordinator:
         """A coordinator that is known before it takes over."""

@@ -16,6 +16,8 @@ from typing import Any
 from unittest import mock
 
 from tests.support.hostile_hbase import OPTIONS, HostileHBase
+from viewkeeper.client.database import Database
+from viewkeeper.errors import RowsMoved
 from viewkeeper.model.epochs import EpochRecord, record_from_json
 from viewkeeper.ports.store import Capabilities
 from viewkeeper.stores.catalog_json import CatalogText
@@ -25,9 +27,10 @@ from viewkeeper.stores.hbase.snapshot_reads import ReadsPart
 from viewkeeper.stores.hbase.store import _facts
 from viewkeeper.stores.hbase.store_tables import STORE
 from viewkeeper.stores.hbase.table_requests import Site
-from viewkeeper.stores.memory.contents import Contents, Meta, enter
-from viewkeeper.stores.memory.store import MemoryStore
-from viewkeeper.stores.placement import fills_from
+from viewkeeper.stores.kv.kernel import OrderedMap
+from viewkeeper.stores.local.memory_store import MemoryStore
+from viewkeeper.stores.local.meta import Meta
+from viewkeeper.stores.local.placement import fills_from
 
 NAMESPACE, PARTITIONS = "views", 4
 META = f"{NAMESPACE}:viewkeeper".encode()
@@ -69,17 +72,23 @@ class WatchedHBase(HostileHBase):
 class _Placement(Meta):
     """Of a memory store's meta only where rows are; the epoch record is in HBase."""
 
-    hbase: WatchedHBase
+    def __init__(self, meta: Meta, nodes: int, hbase: WatchedHBase) -> None:
+        super().__init__(lambda: meta.kernel, nodes)
+        self._hbase = hbase
 
     def read_epoch_record(self) -> EpochRecord:
-        return self.hbase.record()
+        return self._hbase.record()
+
+    def epoch_record_in(self, meta: OrderedMap) -> EpochRecord:
+        return self._hbase.record()
 
 
 class ProcessStore(RecordsPart, ReadsPart, MemoryStore):
     """The store as one process has it open."""
 
-    def __init__(self, contents: Contents, reading: Callable[[], None]) -> None:
-        MemoryStore.__init__(self, contents)
+    def __init__(self, url: str, hbase: WatchedHBase, reading: Callable[[], None]) -> None:
+        MemoryStore.__init__(self, url)
+        self.meta, self.hbase = _Placement(self.meta, self.layout.nodes, hbase), hbase
         address = parse_address(URL)
         connections = Connections(address)
         self._site = Site(address, connections, *_facts(connections, address, create=True))
@@ -92,6 +101,7 @@ class ProcessStore(RecordsPart, ReadsPart, MemoryStore):
             before_images=self.layout.before_images,
             atomic_group="node",
             held_reads=False,
+            is_writable=True,
             many_processes=True,
             poll_seconds=0.05,
         )
@@ -100,8 +110,15 @@ class ProcessStore(RecordsPart, ReadsPart, MemoryStore):
         self._reading()
         return super().read_versions(*args)
 
+    def drop(self, table: int) -> None:
+        super().drop(table)
+        for node in self.nodes:
+            node.drop_rows(table)
+
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
-        self._require_no_moves(record)
+        instant = fills_from(record)
+        if instant is not None and self.meta.read_placement().may_have_moved(instant):
+            raise RowsMoved("rows have moved to another node since the epoch was planned", "it is planned again")
         return super().swap_epoch_record(expected_version, record)
 
 
@@ -111,24 +128,16 @@ class Processes:
     def __init__(self, hbase: WatchedHBase, options: str, seed: int) -> None:
         self.hbase, self._random = hbase, random.Random(f"processes {seed}")
         self.reading: Callable[[], None] = lambda: None
-        self._contents: Contents | None = None
         self._url = f"memory:hbase-{seed}-{id(self)}?{options}"
         self.first = self._open()
+        self.hbase.may_have_moved = lambda instant: self.first.meta.read_placement().may_have_moved(instant)
         self._free: list[ProcessStore] = []
         self._all = [self.first]
 
     def _open(self) -> ProcessStore:
         """Nobody else does anything meanwhile: who opens a memory store has a lock."""
         with self.hbase.calm(), mock.patch.object(self.hbase, "between", lambda: None):
-            return enter(self._url, self._entered, create=True)
-
-    def _entered(self, contents: Contents) -> ProcessStore:
-        if self._contents is None:
-            self._contents, layout = contents, contents.layout
-            contents.meta = _Placement(EpochRecord.first(layout.incarnation), contents.lock, layout.nodes)
-            contents.meta.hbase = self.hbase
-            self.hbase.may_have_moved = lambda instant: contents.meta.read_placement().may_have_moved(instant)
-        return ProcessStore(contents, lambda: self.reading())
+            return ProcessStore(self._url, self.hbase, lambda: self.reading())
 
     @contextmanager
     def one(self) -> Iterator[ProcessStore]:
@@ -145,3 +154,20 @@ class Processes:
     def close(self) -> None:
         for store in self._all:
             store.close()
+
+
+@contextmanager
+def calm_process(options: str = "nodes=1") -> Iterator[ProcessStore]:
+    """The only process of an HBase in which nothing befalls anybody; `options` are those of its base tables."""
+    hbase = WatchedHBase(1)
+    with hbase.serving():
+        processes = Processes(hbase, options, 1)
+        yield processes.first
+        processes.close()
+
+
+@contextmanager
+def calm_database(options: str = "nodes=1") -> Iterator[Database]:
+    """The same, with a database over it."""
+    with calm_process(options) as store, Database(store, read_only=False) as db:
+        yield db

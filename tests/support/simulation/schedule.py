@@ -21,7 +21,6 @@ from tests.support.simulation.pipelines import Pipelines
 from tests.support.simulation.readers import Readers
 from tests.support.simulation.users import Users
 from tests.support.simulation.world import HBASE, STORES, World, Wrong
-from viewkeeper.stores.memory.simulated_cells import LATE_TICKS, PUT_TICKS
 
 ROUNDS = 3
 FAR_EPOCHS = 3, 4  # after so many nobody needs what the first of them found
@@ -50,7 +49,7 @@ class Schedule:
         self._readers = Readers(world)
         self._faults = Faults(world, self._meanwhile)
         self._pipelines = Pipelines(world, self._faults)
-        self._admins = Admins(world, self._users, self._pipelines)
+        self._admins = Admins(world, self._users, self._pipelines, self._faults)
         self._newcomers = Newcomers(world, self._users, self._faults)
         self._depth = 0
 
@@ -58,7 +57,7 @@ class Schedule:
         """The whole of it; raises Wrong."""
         world = self._world
         try:
-            with self._faults.listening(), self._newcomers.listening():
+            with self._faults.listening(), self._newcomers.listening(), self._admins.listening():
                 self._run()
                 if world.hbase is not None:
                     world.counts.update(world.hbase.counts)
@@ -91,10 +90,6 @@ class Schedule:
         if world.hbase is not None:
             world.hbase.is_calm = True
             world.hbase.pass_time(SETTLED_SECONDS)
-        if world.kind == "cells":
-            for _ in range(PUT_TICKS + LATE_TICKS):  # whatever is under way lands
-                world.store._contents.network.tick()
-            world.counts.update(world.store._contents.network.counts)
         self._require_all_filled()
         self._readers.check_all()
         self._newcomers.require_heard(self._pipelines)

@@ -32,6 +32,7 @@ HAPPENS = (
     *("re-runs", "take-overs", "void epochs", "catalog changes", "groupings shared", "tidied", "clock jumps"),
     "tables made before a cut",
     *("lost", "late", "twice", "silent", "doubled", "pipelines without an answer", "statements without an answer"),
+    "pipelines that try again",
     *("snapshots read", "changes replayed", "followers lost", "states compared"),
     *("tables compared with those of a new store", "runs by 0 managers", "runs by 1 managers", "runs by 3 managers"),
     *("runs by 11 managers", "runs with divided shards"),
@@ -49,6 +50,9 @@ OTHER_LANES = {
     "move.": "tests/unit/stores/test_moves_and_kills.py",
     "anew.": "tests/unit/cli/test_lost_log.py",
     "repair.": "tests/sim/test_kills.py",
+    "check.": "tests/sim/test_verification_kills.py",
+    "twins.": "tests/sim/test_verification_kills.py",
+    "stage.ready": "tests/sim/test_foreign_tables.py",
 }
 _TOLD = (
     *(

@@ -16,6 +16,7 @@ from viewkeeper.errors import InputError, NameInUse, StoreUnavailable, Unsupport
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.positions import Positions
 from viewkeeper.plan.optimize import SWITCHES
+from viewkeeper.stores.local.placement import slot_of
 
 KEYS, GROUPS, DOUBLES = "abcdefgh", ("a", "b", None), (0.1, 0.7, 1e16, -1e16, 2.5, None)
 TRIES_MAX = 60  # at a statement that a store does not answer
@@ -83,7 +84,8 @@ class Users:
     def _node(self, change: Change) -> int:
         with self._world.calm():
             table = self._world.db.catalog().table(change[0])
-        return self._world.store.node_of(encode_key(table.key_columns, (change[1],)))
+        placement = self._world.store.meta.read_placement()  # other processes may have finished a move
+        return placement.slots[slot_of(encode_key(table.key_columns, (change[1],)))]
 
     def _write(self, changes: list[Change]) -> None:
         with self._world.db.write() as group:

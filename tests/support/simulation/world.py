@@ -25,8 +25,8 @@ from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.positions import Positions
 from viewkeeper.ports.store import Store
 
-STORES = ("memory", "cells", "embedded")  # by seed; "hbase" is asked for by name
 HBASE = "hbase"
+STORES = ("memory", HBASE, "embedded")  # by seed
 _MEMORY_DISK = Path("/dev/shm")  # where there is one, an embedded store costs no disk
 
 
@@ -85,7 +85,7 @@ class World:
         if self.kind == "embedded":
             self._folder = Path(tempfile.mkdtemp(dir=_MEMORY_DISK if _MEMORY_DISK.is_dir() else None))
             return f"embedded:{self._folder / 's'}?sync=off&{self.options}"
-        return f"memory:?{f'cells=on&seed={self.seed}&' if self.kind == 'cells' else ''}{self.options}"
+        return f"memory:?{self.options}"
 
     def _set_clock(self) -> None:
         if self.kind == "embedded":
@@ -115,7 +115,7 @@ class World:
 
     @property
     def answers_always(self) -> bool:
-        return self.kind not in ("cells", HBASE)
+        return self.kind != HBASE
 
     @contextmanager
     def process(self) -> Iterator[Store]:

@@ -13,7 +13,7 @@ import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper import failpoints
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.stores.log_format import position_key
+from viewkeeper.stores.local.log_format import position_key
 
 Run = Callable[..., Result]
 GROUPED = "SELECT region, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY region"
@@ -30,9 +30,8 @@ class Dies:
 def lose(db: vk.Database, first: int, last: int) -> None:
     """Remove entries of every node's log."""
     for node in db.store.nodes:
-        with node.environment.write("log") as transaction:
-            for position in range(first, last + 1):
-                transaction.delete(position_key(position))
+        with node.kernel.write("log") as log:
+            log.delete_many([position_key(position) for position in range(first, last + 1)])
 
 
 @pytest.fixture(params=["on", "off"], ids=["with before-images", "without"])

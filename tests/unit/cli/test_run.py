@@ -20,7 +20,18 @@ from viewkeeper.client.database import Database
 from viewkeeper.client.status import Lag, read_lag
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import EpochFailed
-from viewkeeper.events import Backfilling, Began, Committed, EventSink, Scaled, StandingBy, TookOver, Waiting, Working
+from viewkeeper.events import (
+    Backfilling,
+    Began,
+    Committed,
+    EventSink,
+    Scaled,
+    StandingBy,
+    TookOver,
+    Waiting,
+    Where,
+    Working,
+)
 from viewkeeper.model.work_stats import Counts
 from viewkeeper.settings import EpochLimits
 
@@ -91,7 +102,9 @@ def test_until_caught_up_ends_by_itself(run: Run, shop: str, starting: Callable)
     assert told.exit_code == 0
     lines = told.stdout.splitlines()
     assert lines[0] == "starting"
-    assert lines[-2].startswith("epoch 1 · up to date · ")  # a slow machine says before that it is under way
+    assert lines[-2].startswith(
+        "epoch 1 on the driver · up to date · "
+    )  # a slow machine says before that it is under way
     assert lines[-1].startswith("caught up at epoch 1: 3 changes in ")
     assert run("get", shop, "revenue", "eu").exit_code == 0
 
@@ -130,6 +143,7 @@ def test_json_gives_a_line_for_each_epoch_and_words_on_stderr(run: Run, fresh_sh
 
     epochs = [json.loads(line) for line in told.stdout.splitlines()]
     assert [(epoch["epoch"], epoch["changes"]) for epoch in epochs] == [(2, 2), (3, 1)]
+    assert all(epoch["where"]["engine"] == "driver" for epoch in epochs)
     assert told.stderr.startswith("caught up at epoch 3: 3 changes in ")
 
 
@@ -235,6 +249,40 @@ def test_every_epoch_is_told_once() -> None:
     assert progress.changes == 20
 
 
+def test_the_line_says_where_the_epoch_ran_and_why() -> None:
+    progress = PipelineProgress(clock=lambda: 0.0)
+    progress.take(Committed(7, 5, 0.5, Counts(), Where("spark", "large")))
+    assert describe(progress, NOTHING, stopping=False).startswith("epoch 7 on Spark (large) · up to date · ")
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark", "driver"])
+def test_the_engine_is_passed_on(run: Run, shop: str, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+    asked = []
+
+    def pipeline(self: Database, **settings: object) -> PipelineHere:
+        asked.append(settings["engine"])
+        return PipelineHere(self, settings["events"], None, nothing)
+
+    monkeypatch.setattr(Database, "pipeline", pipeline)
+    assert run("run", shop, "--until-caught-up", "--engine", engine).exit_code == 0
+    assert asked == [engine]
+
+
+def test_an_engine_that_is_none_is_refused(run: Run, shop: str) -> None:
+    told = run("run", shop, "--engine", "flink")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "'flink'" in told.stderr and "driver" in told.stderr
+
+
+def test_the_driver_alone_needs_no_java(run: Run, fresh_shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIEWKEEPER_JAVA", "none")
+    put_three_rows(run, fresh_shop)
+    told = run("run", fresh_shop, "--until-caught-up", "--engine", "driver")
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert " on the driver (asked for) · up to date · " in told.stdout
+    assert "ran       on the driver (asked for)" in run("status", fresh_shop).stdout.splitlines()
+
+
 def test_the_line_says_epoch_lag_and_rate() -> None:
     progress = PipelineProgress(clock=lambda: 3_725.0)
     assert describe(progress, NOTHING, stopping=False) == "starting · up to date · 0 changes/s · 0:00:00"
@@ -313,7 +361,7 @@ def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> No
         lines.update(progress, NOTHING, stopping=False)
 
     told = [line.split(" · ")[0] for line in capsys.readouterr().out.splitlines()]
-    assert told == ["epoch 0", "epoch 10", "epoch 20"]
+    assert told == [f"epoch {number} on the driver" for number in (0, 10, 20)]
 
 
 def test_json_lines_are_complete(capsys: pytest.CaptureFixture[str]) -> None:
@@ -407,7 +455,7 @@ def test_the_line_says_that_it_stands_by_and_for_how_long_the_other_is_silent() 
 
 def test_a_change_of_the_number_of_managers_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     progress, lines = PipelineProgress(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
-    progress.take(Scaled(2, 3, "9,000 wait, 8 s of work"))
+    progress.take(Scaled(2, 3, "9,000 changes or rows wait, about 8 s of work"))
     for _ in range(2):
         lines.update(progress, NOTHING, stopping=False)
-    assert capsys.readouterr().out == "3 view managers instead of 2: 9,000 wait, 8 s of work\n"
+    assert capsys.readouterr().out == "3 view managers instead of 2: 9,000 changes or rows wait, about 8 s of work\n"

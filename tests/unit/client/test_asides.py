@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from viewkeeper.check import check_views, repairing
 from viewkeeper.client import failed_rows
 from viewkeeper.client.set_aside import error_lists
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.operators import delta_rows
+from viewkeeper.operators import delta_rows, grouping_kernel
+from viewkeeper.plan.nodes import Edge, Term
 
 OF_JOINS = {"joined", "common", "in_failing"}
 VIEWS = {name: text for name, text in troubled.ROWS.items() if name not in OF_JOINS}
@@ -39,19 +40,30 @@ def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monke
 @contextmanager
 def broken_engine() -> Iterator[None]:
     """Expressions that can fail do so on rows with the value 13: a defect that a later version does not have."""
-    real = delta_rows.run_edge
+    edge_rows, evaluate = delta_rows.run_edge, grouping_kernel.evaluate
 
-    def run_edge(sql: str, delta: pa.Table) -> pa.Table:
-        rows = real(sql, delta)
+    def bad(rows: pa.Table) -> np.ndarray:
+        numbers = [rows[name] for name in rows.column_names if name[0] == "c" and pa.types.is_int32(rows[name].type)]
+        none = np.zeros(len(rows), bool)
+        return np.logical_or.reduce([none, *(np.asarray(pc.equal(one, BROKEN).fill_null(False)) for one in numbers)])
+
+    def broken_edge(edge: Edge, delta: pa.Table) -> pa.Table:
+        rows = edge_rows(edge, delta)
         if "fails" not in rows.column_names:
             return rows
-        numbers = [delta[name] for name in delta.column_names if name[0] == "c" and pa.types.is_int32(delta[name].type)]
-        bad = np.logical_or.reduce([np.asarray(pc.equal(one, BROKEN).fill_null(False)) for one in numbers])
-        failing = np.isin(np.asarray(rows["ord"]), np.asarray(delta["ord"])[bad]) | np.asarray(rows["fails"])
+        failing = np.isin(np.asarray(rows["ord"]), np.asarray(delta["ord"])[bad(delta)]) | np.asarray(rows["fails"])
         return rows.set_column(rows.column_names.index("fails"), "fails", pa.array(failing))
 
+    def broken_terms(terms: Sequence[tuple[Term, ...]], rows: pa.Table) -> grouping_kernel.ExpressionBatch:
+        found = evaluate(terms, rows)
+        for sql in {term.sql for part in terms for term in part if term.can_fail}:
+            found.failed[sql] = found.failed.get(sql, np.zeros(len(rows), bool)) | bad(rows)
+        return found
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delta_rows, "run_edge", run_edge)
+        for module in (delta_rows, grouping_kernel):
+            patch.setattr(module, "run_edge", broken_edge)
+        patch.setattr(grouping_kernel, "evaluate", broken_terms)
         yield
 
 

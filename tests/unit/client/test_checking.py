@@ -18,7 +18,7 @@ from viewkeeper.check.report import CheckReport
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import STRING
-from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.kv.kernel import table_prefix
 
 KEY = (Column("k", STRING),)
 
@@ -142,8 +142,8 @@ def test_a_damaged_row_of_a_table_is_named_and_the_views_over_other_tables_are_c
     create(db, "plain")
     db.execute("CREATE MATERIALIZED VIEW others AS SELECT k FROM u")
     keep_up(db)
-    with db.store.node(0).environment.write("rows") as transaction:
-        tree.put(transaction, tree.table_prefix(db.table("t").schema.id) + encode_key(KEY, ["a"]), row)
+    with db.store.node(0).kernel.write("rows") as rows:
+        rows.put(table_prefix(db.table("t").schema.id) + encode_key(KEY, ["a"]), row)
     report = check(db)
 
     states = {one.view: (one.state, one.why, one.way_out) for one in report.outcomes}
@@ -185,7 +185,7 @@ def test_a_jvm_for_few_rows_is_asked_for_where_the_store_is_small(
 
     create(db, "plain")
     monkeypatch.setattr(check_views, "default_session", start)
-    monkeypatch.setattr(check_views, "_FEW_ROWS_BYTES", db.store.bytes_used() + more)
+    monkeypatch.setattr(check_views, "_FEW_ROWS_BYTES", db.store.facts().bytes_used + more)
     report = check_views.check_views(db, ["plain"], spark=None)
 
     assert report.ok and report.views == ("plain",)

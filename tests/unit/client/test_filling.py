@@ -10,6 +10,7 @@ import viewkeeper as vk
 from tests.support.running import begin_epoch, keep_up
 from viewkeeper.client.fill_progress import ProgressNotes
 from viewkeeper.events import Backfilling, Began, Event, Working
+from viewkeeper.ports.meta import Holder
 
 ROWS = 500
 
@@ -40,7 +41,7 @@ def test_a_read_during_the_first_epoch_of_a_fill_is_told_how_far_it_is(tmp_path:
 
     with db.pipeline(events=take) as pipeline:
         assert told_to_who_reads(db)[1] == "run the pipeline: viewkeeper run, or pipeline.run_available()"
-        pid = db.store.claimed_by()
+        pid = db.store.holder().pid
         pipeline.run_available()
 
     assert seen == [
@@ -57,7 +58,7 @@ def test_a_read_during_the_first_epoch_of_a_fill_is_told_how_far_it_is(tmp_path:
 
 def test_a_view_that_no_pipeline_has_taken_up_names_who_will(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     db = make(tmp_path)
-    monkeypatch.setattr(type(db.store), "claimed_by", lambda store: 4711)
+    monkeypatch.setattr(type(db.store), "holder", lambda store: Holder(4711, 1))
 
     assert told_to_who_reads(db) == (
         "view v is not filled yet",

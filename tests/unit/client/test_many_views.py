@@ -14,6 +14,7 @@ from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.plan.planner import physical_plan
 
 FEW, MANY = 18, 72
+OTHERS = 1_000  # from here on texts are of one test alone: what is known of a text is known in the whole process
 TEXTS = (
     "SELECT k, a + {n} AS x FROM t WHERE b > {n}",
     "SELECT s, SUM(a) AS x, COUNT(*) AS n FROM t WHERE b > {n} GROUP BY s",
@@ -57,12 +58,12 @@ def test_a_plan_with_a_view_more_takes_few_steps_for_those_that_were_planned(db:
         found = json.loads(json.dumps(db.store.read_catalog()))
         return len(physical_plan(Catalog.from_json(found)).nodes)
 
-    create(db, range(FEW))
+    create(db, range(OTHERS, OTHERS + FEW))
     plan()
-    few = steps_of_another(db, FEW, do=plan)
-    create(db, range(FEW + 3, MANY))
+    few = steps_of_another(db, OTHERS + FEW, do=plan)
+    create(db, range(OTHERS + FEW + 3, OTHERS + MANY))
     plan()
-    many = steps_of_another(db, MANY, do=plan)
+    many = steps_of_another(db, OTHERS + MANY, do=plan)
 
     assert many < 2 * few, f"{few} steps after {FEW} views, {many} after {MANY}"
 

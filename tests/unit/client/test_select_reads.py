@@ -10,7 +10,7 @@ import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.client import select
 from viewkeeper.model import rowbatches
-from viewkeeper.stores.embedded.store import LmdbSnapshot
+from viewkeeper.stores.local.partition import LocalSnapshot
 
 ROWS = 6_000
 FIRST = 1_000  # rows of the first piece of a stream
@@ -36,9 +36,9 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> vk.Database:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    counted, scan, decode = Counted(), LmdbSnapshot.scan, rowbatches.decode_rows
+    counted, scan, decode = Counted(), LocalSnapshot.scan, rowbatches.decode_rows
 
-    def count(held: LmdbSnapshot, *args: object, **options: object) -> Iterator[tuple[bytes, bytes]]:
+    def count(held: LocalSnapshot, *args: object, **options: object) -> Iterator[tuple[bytes, bytes]]:
         for pair in scan(held, *args, **options):
             counted.rows += 1
             yield pair
@@ -47,7 +47,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         counted.columns |= {columns[place].name for place in wanted}
         return decode(columns, rows, wanted)
 
-    monkeypatch.setattr(LmdbSnapshot, "scan", count)
+    monkeypatch.setattr(LocalSnapshot, "scan", count)
     monkeypatch.setattr(rowbatches, "decode_rows", watch)
     return counted
 
@@ -119,13 +119,13 @@ def test_only_columns_that_are_used_are_decoded(db: vk.Database, counted: Counte
 
 def test_all_tables_are_read_at_one_moment(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both sides of a self-join see the same rows, whatever is written meanwhile."""
-    scan = LmdbSnapshot.scan
+    scan = LocalSnapshot.scan
 
-    def write_meanwhile(held: LmdbSnapshot, *args: object, **options: object) -> Iterator[tuple[bytes, bytes]]:
+    def write_meanwhile(held: LocalSnapshot, *args: object, **options: object) -> Iterator[tuple[bytes, bytes]]:
         db.table("t").put("late", 1, 1, {"x": 1})
         return scan(held, *args, **options)
 
-    monkeypatch.setattr(LmdbSnapshot, "scan", write_meanwhile)
+    monkeypatch.setattr(LocalSnapshot, "scan", write_meanwhile)
     alone = "SELECT COUNT(*) FROM t p LEFT ANTI JOIN t q ON p.a = q.a AND p.b = q.b AND p.c = q.c"
     assert db.execute(alone).rows == ((0,),)
     assert db.execute("SELECT COUNT(*) FROM t").rows == ((ROWS + 1,),)
@@ -137,6 +137,6 @@ def test_what_the_store_says_is_what_is_raised(db: vk.Database, monkeypatch: pyt
         raise vk.CorruptStore("the directory is damaged")
         yield
 
-    monkeypatch.setattr(LmdbSnapshot, "scan", broken)
+    monkeypatch.setattr(LocalSnapshot, "scan", broken)
     with pytest.raises(vk.CorruptStore, match="damaged"):
         db.execute("SELECT COUNT(*) FROM t")

@@ -10,6 +10,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
+from tests.support.simulation.processes import calm_database
 from tests.support.sizes import require_right_sizes, walked
 from tests.support.steps import steps_of
 from viewkeeper.client.session import Snapshot
@@ -17,7 +18,9 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.work_stats import Size
-from viewkeeper.stores.embedded.partition import Partition
+from viewkeeper.ports.meta import change_epoch_record
+from viewkeeper.stores.local.embedded_store import EmbeddedStore
+from viewkeeper.stores.local.partition import Partition
 
 VIEWS = {
     "copy": "SELECT k, x FROM t WHERE x > 2",
@@ -28,13 +31,10 @@ VIEWS = {
 }
 
 
-@pytest.fixture(params=["embedded, plain log", "cells"])
+@pytest.fixture(params=["embedded, plain log", "hbase"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[vk.Database]:
-    urls = {
-        "embedded, plain log": f"embedded:{tmp_path / 's'}?sync=off&before_images=off",
-        "cells": "memory:?cells=on",
-    }
-    with vk.connect(urls[request.param]) as db:
+    embedded = f"embedded:{tmp_path / 's'}?sync=off&before_images=off"
+    with calm_database() if request.param == "hbase" else vk.connect(embedded) as db:
         db.execute("CREATE TABLE t (k INT PRIMARY KEY, g STRING, x INT)")
         yield db
 
@@ -109,7 +109,7 @@ def test_an_epoch_that_is_aborted_counts_nothing(db: vk.Database) -> None:
     put(db, range(20, 60), x=2)
     with pytest.raises(Interrupted):
         Coordinator(db.store, RunThenDie(HereRunner(db.store))).step()
-    db.store.change_epoch_record(lambda record: epochs.abort(record, record.owner))
+    change_epoch_record(db.store, lambda record: epochs.abort(record, record.owner))
 
     assert db.store.read_epoch_record().sizes == before
     require_right_sizes(db.store)
@@ -124,7 +124,7 @@ def test_a_store_of_a_release_that_did_not_count_is_walked_once(db: vk.Database)
     put(db, range(20, 60), x=2)
     with pytest.raises(Interrupted):
         Coordinator(db.store, RunThenDie(HereRunner(db.store))).step()
-    db.store.change_epoch_record(without_sizes)
+    change_epoch_record(db.store, without_sizes)
 
     assert {name: size_of(db, name) for name in VIEWS} == right
     assert db.store.read_epoch_record().sizes is None
@@ -159,8 +159,9 @@ def test_neither_status_nor_explain_reads_a_record(tmp_path: Path, monkeypatch: 
         def refuse(*_: object, **__: object) -> None:
             raise AssertionError("a record is read")
 
-        for method in ("read", "get", "borders", "scan_versions", "scan_prefixes", "has_records"):
+        for method in ("read", "get", "scan_versions", "scan_prefixes", "has_records"):
             monkeypatch.setattr(Partition, method, refuse)
+        monkeypatch.setattr(EmbeddedStore, "record_borders", refuse)
         monkeypatch.setattr(Snapshot, "pairs_of", refuse)
         found = db.status(), db.explain("ends"), db.explain()
 

@@ -19,6 +19,7 @@ from viewkeeper.coordinator.standby import Heartbeats, Patience, claim_in_turn, 
 from viewkeeper.errors import Fenced, PipelineRunning, StaleRead, StoreBusy
 from viewkeeper.events import Event, StandingBy, TookOver, Waiting
 from viewkeeper.model import epochs
+from viewkeeper.ports.meta import Holder
 
 TABLES = """
 CREATE TABLE t (k INT PRIMARY KEY, v INT);
@@ -310,7 +311,7 @@ def test_a_pipeline_elsewhere_that_makes_no_step_for_five_minutes_is_told_of(
         record = replace(record, last=record.last + is_step)
 
     monkeypatch.setattr(finishing, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
-    monkeypatch.setattr(db.store, "claimed_by", lambda: 7)
+    monkeypatch.setattr(db.store, "holder", lambda: Holder(7, 1))
     monkeypatch.setattr(db.store, "read_epoch_record", lambda: record)
     if is_stuck:
         with pytest.raises(StaleRead, match="the pipeline of this store does not go on"):

@@ -15,13 +15,7 @@ from viewkeeper.cli.display import PipelineProgress
 from viewkeeper.cli.run import _watch
 from viewkeeper.client.status import Lag
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine.streaming import StreamingLoop
-
-
-class NoSession:
-    """A Spark that never comes: the loop does the work itself."""
-
-    is_ready = False
+from viewkeeper.engine.loop import EpochLoop
 
 
 def require_right(db: vk.Database) -> None:
@@ -47,7 +41,7 @@ def test_a_store_that_is_gone_for_a_minute_is_waited_for_with_longer_and_longer_
 
     coordinator = Coordinator(db.store, HereRunner(db.store))
     line.go(*names)
-    loop = StreamingLoop(NoSession(), coordinator, db.store, wait=wait)
+    loop = EpochLoop(coordinator, db.store, wait=wait)
     while not waits or loop.trouble is not None or db.status().lag_changes:
         loop.raise_failure()
         os.sched_yield()
@@ -107,7 +101,7 @@ def test_an_error_of_the_line_is_waited_out_too() -> None:
             return db.store.truncate_log(*arguments, **options)
 
     line = Line(db.store)
-    loop = StreamingLoop(NoSession(), Coordinator(line, HereRunner(line)), line, retry_seconds=0.01)
+    loop = EpochLoop(Coordinator(line, HereRunner(line)), line, retry_seconds=0.01)
     failed.wait()
     while loop.trouble is not None or db.status().lag_changes:
         loop.raise_failure()

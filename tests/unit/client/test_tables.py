@@ -10,7 +10,7 @@ import pytest
 
 import viewkeeper as vk
 from viewkeeper.client import bulk_writes
-from viewkeeper.stores.embedded.node import Node
+from viewkeeper.stores.local.node import Node
 
 
 @pytest.fixture(params=[1, 3], ids=["one node", "three nodes"])

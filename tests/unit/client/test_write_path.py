@@ -10,7 +10,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import begin_epoch, keep_up
-from viewkeeper.stores.embedded import lmdb_environment
+from viewkeeper.stores.kv import lmdb_environment
 
 VIEWS = """
 CREATE MATERIALIZED VIEW a AS SELECT x, MIN(y) AS lo, SUM(y + 1) AS s FROM t GROUP BY x;

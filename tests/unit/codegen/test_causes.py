@@ -41,7 +41,10 @@ def test_of_an_error_of_duckdb_its_kind_its_known_cause_and_its_place_are_told(s
     [
         (pa.ArrowInvalid(f"Could not convert '{CANARY}' with type str"), "ArrowInvalid: a value cannot be converted"),
         (KeyError(CANARY), "KeyError"),
-        (InvariantBroken("a count in table 7 would be -1"), "InvariantBroken: a count in table 7 would be -1"),
+        (
+            InvariantBroken("a count in table 7 would be -1"),
+            "internal error, please report it (InvariantBroken): a count in table 7 would be -1",
+        ),
         (RuntimeError(f"[CAST_INVALID_INPUT] '{CANARY}'"), "RuntimeError: a value cannot be converted"),
         (RuntimeError(f"[NO.SUCH_THING] '{CANARY}'"), "RuntimeError: NO.SUCH_THING"),
         (MemoryError(), "MemoryError"),
@@ -64,4 +67,7 @@ def test_of_a_job_that_spark_aborted_the_kind_of_the_failure_is_told() -> None:
 
 @pytest.mark.parametrize("letters", [299, 300, 301])
 def test_of_a_long_line_of_ours_the_first_300_letters_are_told(letters: int) -> None:
-    assert cause_of(InvariantBroken("x" * letters)) == f"InvariantBroken: {'x' * min(letters, 300)}"
+    assert (
+        cause_of(InvariantBroken("x" * letters))
+        == f"internal error, please report it (InvariantBroken): {'x' * min(letters, 300)}"
+    )

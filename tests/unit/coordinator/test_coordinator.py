@@ -15,6 +15,7 @@ from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochFailed, Fenced, NotReady, ViewFailed
 from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, TookOver
 from viewkeeper.model.work_stats import Counts
+from viewkeeper.plan import physical
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EpochLimits
 
@@ -77,6 +78,23 @@ def test_an_epoch_found_in_flight_is_run_unchanged_whatever_was_written_since(db
     assert wrong_views(db, first, names=("counted",)) == []
     assert len(coordinator.catch_up()) >= 1
     assert wrong_views(db, first + second, names=("counted",)) == []
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_an_epoch_whose_plan_another_release_stored_is_aborted_and_its_changes_follow(
+    db: vk.Database, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(db, changes := rounds(3, 1)[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(physical, "FORMAT", 1)
+        with pytest.raises(Interrupted):
+            Coordinator(db.store, RunThenDie(HereRunner(db.store), times)).step()
+    begun = db.store.read_epoch_record().inflight
+    keep_up(db)
+
+    record = db.store.read_epoch_record()
+    assert record.aborted == (begun.epoch,) and record.stopped == {}
+    assert wrong_views(db, changes) == []
 
 
 def test_a_coordinator_that_was_replaced_stops(db: vk.Database) -> None:
@@ -151,7 +169,7 @@ def test_an_epoch_that_is_too_large_is_given_up_and_its_changes_go_in_smaller_on
     told: list[Event] = []
     keep_up(db)
     write(db, changes)
-    assert db.store.waiting(db.store.read_epoch_record().positions).changes > 1_500
+    assert db.store.describe(db.store.read_epoch_record().positions).changes > 1_500
     Coordinator(db.store, LacksMemory(), events=told.append).catch_up()
     record = db.store.read_epoch_record()
 
@@ -189,7 +207,10 @@ def test_a_view_whose_work_fails_is_stopped_and_the_others_go_on(db: vk.Database
     Coordinator(db.store, Breaks(), events=told.append).catch_up()
     (status,) = [view for view in db.status().views if view.name == broken.name]
 
-    assert [type(event) for event in told if isinstance(event, Aborted)] == [Aborted]
+    (reason,) = [event.reason for event in told if isinstance(event, Aborted)]
+    assert (
+        reason.startswith("view") and f" {broken.name}" in reason and reason.endswith("failed: its sums leave 128 bits")
+    )
     assert (status.ready, status.stopped) == (None, "its sums leave 128 bits")
     with pytest.raises(vk.NotReady, match="its sums leave 128 bits; viewkeeper rebuild"):
         list(db.view(broken.name).scan())
@@ -210,7 +231,7 @@ def test_what_fails_though_it_is_stopped_ends_the_run_and_is_not_tried_for_ever(
         def run(self, plan: PhysicalPlan, epoch: object) -> Counts:
             raise ViewFailed(delta, "a row does not fit")
 
-    with pytest.raises(EpochFailed, match="a row does not fit"):
+    with pytest.raises(EpochFailed, match="^table .*, which every epoch needs, failed again: a row does not fit"):
         Coordinator(db.store, Breaks()).catch_up()
     keep_up(db)
     assert wrong_views(db, changes) == []
@@ -271,9 +292,9 @@ def test_nothing_is_collected_while_an_epoch_is_in_flight(db: vk.Database) -> No
     db.execute("DROP MATERIALIZED VIEW totals")
     with pytest.raises(Interrupted):
         Coordinator(db.store, RunThenDie(HereRunner(db.store))).step()
-    before, entries = dump(db.store), db.store.log_entries()
+    before, entries = dump(db.store), db.store.facts().log_entries
     collect_garbage(db.store)
 
     assert dump(db.store) == before
-    assert db.store.log_entries() == entries
+    assert db.store.facts().log_entries == entries
     assert len(db.catalog().dropped) == 2  # the view and its list of degraded groups

@@ -54,7 +54,7 @@ def test_the_log_of_an_epoch_and_the_rows_of_a_fill_are_bounded_in_bytes(db: vk.
 
     class Measured(HereRunner):
         def run(self, plan: object, epoch: object) -> None:
-            sizes.append(db.store.log_bytes(epoch.start, epoch.stop.positions))
+            sizes.append(db.store.describe(epoch.start, epoch.stop.positions).bytes)
             epochs.append(epoch)
             return super().run(plan, epoch)
 

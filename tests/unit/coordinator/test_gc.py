@@ -29,10 +29,10 @@ def write(db: vk.Database, count: int, value: int) -> None:
 def test_each_collection_forgets_all_that_is_old_in_bounded_transactions(db: vk.Database) -> None:
     for turn in range(3):
         write(db, 60, turn)
-        assert db.store.log_entries() >= 60
+        assert db.store.facts().log_entries >= 60
         collect_garbage(db.store, GcSettings(log_kept_seconds=0, entries_max=7))
         assert (
-            db.store.log_entries() == db.store.layout.nodes
+            db.store.facts().log_entries == db.store.layout.nodes
         )  # the last of each node, whose checksum is still asked for
 
 
@@ -48,7 +48,7 @@ def test_a_collection_ends_with_its_share_of_time_and_the_next_goes_on(db: vk.Da
 
     assert tidy() == 5 * nodes
     assert tidy() == 5 * nodes
-    assert db.store.log_entries() == 40 - 10 * nodes
+    assert db.store.facts().log_entries == 40 - 10 * nodes
 
 
 @pytest.mark.parametrize("held_reads", [True, False], ids=["held", "not held"])

@@ -88,8 +88,8 @@ def test_both_come_back_after_a_power_loss(tmp_path: Path, nodes: int) -> None:
     put(db, "plain", range(9), 1)
     put(db, "stored", range(5, 12), 2)
     keep(db)
-    with db.store._meta.environment.write("meta") as transaction:
-        transaction.put(b"views", json.dumps({"boot": "another", "clean": False}).encode())
+    with db.store.meta.kernel.write("meta") as meta:
+        meta.put(b"views", json.dumps({"boot": "another", "clean": False}).encode())
     db.close()
     db = vk.connect(db._store.url)
     put(db, "stored", range(6, 8), 3)

@@ -15,11 +15,12 @@ import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model import epochs
+from viewkeeper.ports.meta import change_epoch_record
 
-META = {"read_epoch_record": 1, "read_horizon": 3, "swap_epoch_record": 2, "sync_epoch_record": 2}
-LOG = {"checksums": 2, "cut": 1, "ends": 1, "has_changes": 1, "moves_after": 1, "pieces": 1, "read_log": 1}
-RECORDS = {"admit": 1, "has_records": 1, "read_versions": 1, "sync_views": 1, "write_versions": 1}
-UPKEEP = {"clear_stale_readers": 1, "purge": 1, "retire_nodes": 1, "truncate_log": 1}
+META = {"read_epoch_record": 1, "read_horizon": 3, "swap_epoch_record": 2}
+LOG = {"checksums": 2, "cut": 1, "describe": 1, "ends": 1, "moves_after": 1, "pieces": 1, "read_log": 1}
+RECORDS = {"admit": 1, "read_versions": 1, "scan_prefixes": 1, "sync": 1, "write_versions": 1}
+UPKEEP = {"purge": 1, "truncate_log": 1}
 FOR_ONE_CHANGE = META | LOG | RECORDS | UPKEEP
 WITH_NOTHING_TO_DO = UPKEEP | {"checksums": 1, "ends": 1, "read_epoch_record": 1, "read_horizon": 1}
 
@@ -101,7 +102,7 @@ def test_what_others_swap_costs_one_read_more(db: vk.Database) -> None:
     run = followed.coordinator._runner.run
 
     def beside(plan: object, epoch: object) -> object:
-        db.store.change_epoch_record(lambda record: epochs.pin(record, "me", record.committed, 1 << 62))
+        change_epoch_record(db.store, lambda record: epochs.pin(record, "me", record.committed, 1 << 62))
         db.execute("CREATE TABLE other (k INT PRIMARY KEY)")
         return run(plan, epoch)
 

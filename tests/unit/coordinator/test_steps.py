@@ -159,7 +159,7 @@ def test_a_lost_worker_is_worth_another_try_and_then_a_smaller_epoch() -> None:
     state, actions = steps.step(steps.GivenUp(given_up.failed, record), state)
 
     assert state.share == 0.5
-    assert actions[1:] == (steps.Ask(steps.Draft(record, LIMITS.times(0.5)), "cut"),)
+    assert actions[1:] == (steps.ReplaceViews(record), steps.Ask(steps.Draft(record, LIMITS.times(0.5)), "cut"))
 
 
 def test_the_smallest_epoch_that_fails_is_the_operators() -> None:

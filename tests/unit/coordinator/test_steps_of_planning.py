@@ -51,7 +51,9 @@ def next_of(draft: steps.Draft) -> tuple[steps.Action, ...]:
 def test_an_epoch_begins_with_a_cut_of_its_size() -> None:
     state = replace(STATE, share=0.5)
 
-    assert steps.step(steps.Found(OWNED), state)[1] == (steps.Ask(steps.Draft(OWNED, EpochLimits().times(0.5)), "cut"),)
+    asked = steps.Ask(steps.Draft(OWNED, EpochLimits().times(0.5)), "cut")
+
+    assert steps.step(steps.Found(OWNED), state)[1] == (steps.ReplaceViews(OWNED), asked)
 
 
 def test_a_cut_with_changes_is_an_epoch_and_one_without_is_none(db: vk.Database) -> None:

@@ -16,6 +16,7 @@ from viewkeeper.errors import EpochFailed, StoreError
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.work_stats import Counts
+from viewkeeper.ports.meta import change_epoch_record
 
 LOST = [False, StoreError("meta: Input/output error"), TimeoutError("no answer")]
 IDS = ["answered no", "store error", "timeout"]
@@ -88,7 +89,7 @@ def test_an_epoch_is_aborted_where_the_answer_of_that_was_lost(db: vk.Database, 
 def test_readers_who_pin_behind_a_lost_answer_do_not_hide_it(db: vk.Database) -> None:
     write(db, changes := rounds(1, 1)[0])
     store = Lossy(db.store, False, chosen={1, 2})
-    store.afterwards = lambda: db.store.change_epoch_record(lambda record: epochs.pin(record, "me", 0, 1 << 62))
+    store.afterwards = lambda: change_epoch_record(db.store, lambda record: epochs.pin(record, "me", 0, 1 << 62))
     (done,) = Coordinator(store, HereRunner(db.store)).catch_up()
 
     assert done.epoch == 1

@@ -10,8 +10,10 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.spark_errors import not_started, translate_error, translate_spark_lost, unfit_of
+from viewkeeper.engine.spark_errors import is_late_worker, not_started, translate_error, translate_spark_lost, unfit_of
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.events import Where
+from viewkeeper.ports.meta import live_holder
 from viewkeeper.settings import EngineSettings
 
 
@@ -91,7 +93,27 @@ def test_what_is_no_session_with_a_context_is_refused_before_anything_begins() -
             db.pipeline(spark=_OfConnect())
         with pytest.raises(vk.InputError, match="spark is a SparkSession, not str"):
             db.pipeline(spark="local[2]")
-        assert db.store.claimed_by() is None
+        assert live_holder(db.store) is None
+
+
+class _OfJava(Exception):
+    """An error of Spark as py4j raises it: behind it is an exception of Java, behind that its cause."""
+
+    def __init__(self, *classes: str) -> None:
+        super().__init__("Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times")
+        self.java_exception = None
+        for name in reversed(classes):
+            self.java_exception = SimpleNamespace(
+                getClass=lambda name=name: SimpleNamespace(getName=lambda: name),
+                getCause=lambda cause=self.java_exception: cause,
+            )
+
+
+def test_a_late_worker_is_known_by_what_java_raised() -> None:
+    late = _OfJava("org.apache.spark.SparkException", "java.net.SocketTimeoutException")
+    assert is_late_worker(late)
+    assert not is_late_worker(_OfJava("org.apache.spark.SparkException", "java.io.EOFException"))
+    assert not is_late_worker(RuntimeError("Python worker failed to connect back."))
 
 
 def test_an_epoch_whose_workers_start_too_late_is_done_by_the_driver(
@@ -101,7 +123,7 @@ def test_an_epoch_whose_workers_start_too_late_is_done_by_the_driver(
 
     def late(*arguments: object) -> None:
         jobs.append(arguments)
-        raise RuntimeError("Python worker failed to connect back.")
+        raise _OfJava("org.apache.spark.SparkException", "java.net.SocketTimeoutException")
 
     monkeypatch.setattr(SparkRunner, "_run_job", late)
     session = SimpleNamespace(is_ready=True, for_epochs=lambda: None, begin=lambda: None)
@@ -112,6 +134,7 @@ def test_an_epoch_whose_workers_start_too_late_is_done_by_the_driver(
         runner = SparkRunner(db.store, session, view_managers=1, settings=EngineSettings(small_work_max=0))
         Coordinator(db.store, runner).catch_up()
         assert (len(jobs), db.view("n").get(), db.store.read_epoch_record().aborted) == (1, {"n": 1}, ())
+        assert runner.where == Where("driver", "Spark's workers were late")
 
 
 @pytest.mark.parametrize("letters", [299, 300, 301])

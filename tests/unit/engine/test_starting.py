@@ -16,11 +16,11 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.client.database import Database
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine import lazy_session, streaming
+from viewkeeper.engine import lazy_session, loop
 from viewkeeper.engine.lazy_session import LazySession
+from viewkeeper.engine.loop import EpochLoop
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.spark_session import let_others_go_first_here, require_spark
-from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import Fenced, JavaMissing, StoreError
 from viewkeeper.events import Event
 from viewkeeper.settings import EngineSettings
@@ -78,14 +78,14 @@ def test_spark_is_started_when_epochs_come_to_more_than_a_start_is_worth(
         for number in range(10):
             db.table("t").put({"k": ROWS + number, "v": 0})
             coordinator.catch_up()
-        session.wait()
         assert not session.is_ready
+        assert not [thread for thread in threading.enumerate() if thread.name == "viewkeeper-spark-start"]
 
         db.table("t").put({"k": -1, "v": 0})
         with contextlib.suppress(StoreError):  # its start may have failed before it is looked at
             coordinator.catch_up()
-        session.wait()
-        assert session.is_ready
+        with pytest.raises(StoreError, match="no JVM in a unit test"):
+            session.get()
 
 
 def test_a_larger_epoch_waits_for_spark(tmp_path: Path, may_start: threading.Event) -> None:
@@ -181,143 +181,179 @@ def test_without_java_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Query:
-    """A query that does nothing; it stops at once, as Spark's does while a handler runs in Python."""
+    """A query that does nothing; `ends` of itself when it is first looked at, with that problem."""
 
-    isActive = True
+    def __init__(self, ends: Exception | None = None) -> None:
+        self.isActive, self.is_stopped, self._problem = ends is None, False, ends
 
     def stop(self) -> None:
-        pass
+        self.is_stopped = True
 
-    def exception(self) -> None:
-        return None
+    def exception(self) -> Exception | None:
+        return self._problem
 
 
 def _loop(
-    monkeypatch: pytest.MonkeyPatch,
     catch_up: Callable[[Callable[[], None]], object],
     written: list[int] | None = None,
-    start: Callable[[StreamingLoop], _Query] = lambda loop: _Query(),
     every: float = 0.05,
-) -> StreamingLoop:
-    monkeypatch.setattr(StreamingLoop, "_start_query", start)
+    spark: object = None,
+    **store: Callable[[], object],
+) -> EpochLoop:
     coordinator = SimpleNamespace(
         catch_up=lambda gather: catch_up(gather), collect_garbage=lambda: None, require_ownership=lambda: None
     )
     written = [0] if written is None else written
-    store = SimpleNamespace(
-        capabilities=SimpleNamespace(many_processes=True, epoch_seconds=every),
-        ends=lambda: {"0": written[0]},
-        read_horizon=lambda: SimpleNamespace(catalog_version=0),
-    )
-    return StreamingLoop(LazySession(object(), view_managers=1), coordinator, store)
+    calls = {"ends": lambda: {"0": written[0]}, "read_horizon": lambda: SimpleNamespace(catalog_version=0)} | store
+    capabilities = SimpleNamespace(many_processes=True, epoch_seconds=every)
+    return EpochLoop(coordinator, SimpleNamespace(capabilities=capabilities, **calls), spark=spark)
 
 
-def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+@pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SimpleNamespace]]:
+    """Puts queries of a Spark without a JVM in place of real ones: those given one after the other, and then a good one."""
+    epoch_query = pytest.importorskip("viewkeeper.engine.epoch_query")
+    monkeypatch.setattr(loop, "RETRY_SECONDS", 0.001)
+
+    def follow(*given: _Query) -> SimpleNamespace:
+        known = SimpleNamespace(begun=threading.Semaphore(0), all=[], work=None)
+
+        @contextmanager
+        def begin(session: object, store: object, work: object, seconds: float) -> Iterator[_Query]:
+            query = given[len(known.all)] if len(known.all) < len(given) else _Query()
+            known.all.append(query)
+            known.work = work
+            known.begun.release()
+            try:
+                yield query
+            finally:
+                query.stop()
+
+        monkeypatch.setattr(epoch_query, "epoch_query", begin)
+        return known
+
+    yield follow
+
+
+def _session() -> SimpleNamespace:
+    """A session that is up."""
+    return SimpleNamespace(get=object, require_running=lambda: None, translate_lost=contextlib.nullcontext)
+
+
+def test_stopping_waits_for_epochs_that_spark_does_not_wait_for(queries: Callable) -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), []
 
     def catch_up(gather: Callable[[], None]) -> None:
         begun.set()
         may_end.wait(60)
-        ended.set()
+        ended.append(known.all[0].is_stopped)
 
-    loop = _loop(monkeypatch, catch_up)
-    handler = threading.Thread(target=loop._wake, args=(None, 0))
+    known = queries()
+    running = _loop(catch_up, spark=_session())
+    assert known.begun.acquire(timeout=60)
+    handler = threading.Thread(target=known.work, args=(None, 0))
     handler.start()
     assert begun.wait(60)
     threading.Timer(0.3, may_end.set).start()
-    loop.stop()
-    assert ended.is_set()
+    running.stop()
+    assert ended == [False] and known.all[0].is_stopped
     handler.join()
 
 
-def test_no_view_waits_for_the_first_batches_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    caught_up, written = threading.Semaphore(0), [0]
-    loop = _loop(monkeypatch, lambda gather: caught_up.release(), written)
-    for _ in range(3):
-        assert caught_up.acquire(timeout=60)
-        written[0] += 1
-    loop.stop()
+def test_a_batch_runs_epochs_and_nothing_else_does(queries: Callable) -> None:
+    known, calls, written = queries(), [], [0]
+    running = _loop(lambda gather: calls.append(written[0]), written, every=0.001, spark=_session())
+    assert known.begun.acquire(timeout=60)
+    written[0] = 7
+    known.work(None, 1)
+    assert calls == [7]
+    running.stop()
+    known.work(None, 2)  # too late
+    assert calls == [7]
 
 
-def test_changes_are_noticed_beside_the_query_and_an_idle_look_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_are_noticed_and_an_idle_look_runs_nothing() -> None:
     calls, looks, written = [], threading.Semaphore(0), [0]
-    loop = _loop(monkeypatch, lambda gather: calls.append(written[0]), written)
-    loop._store.read_horizon = lambda: looks.release() or SimpleNamespace(catalog_version=0)
-    loop._wake(None, 1)
-    for _ in range(3):  # the first looks find something
+    look = lambda: looks.release() or SimpleNamespace(catalog_version=0)  # noqa: E731
+    running = _loop(lambda gather: calls.append(written[0]), written, read_horizon=look)
+    for _ in range(6):
         assert looks.acquire(timeout=60)
-    idle = len(calls)
-    for _ in range(3):
-        assert looks.acquire(timeout=60)
-    assert len(calls) == idle
+    assert calls == [0]  # what was there before
     written[0] = 7
     for _ in range(3):
         assert looks.acquire(timeout=60)
-    assert calls[idle:] == [7]
-    loop.stop()
+    assert calls == [0, 7]
+    running.stop()
 
 
-def test_epochs_one_after_the_other_leave_time_for_changes_to_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epochs_one_after_the_other_leave_time_for_changes_to_gather() -> None:
     waits: list[float] = []
-    loop = _loop(monkeypatch, lambda gather: None, every=1_000.0)
-    loop.stop()
-    assert not loop._gather()
-    loop._begun = -1_000.0
-    loop._stopping = SimpleNamespace(wait=waits.append, is_set=lambda: False)
-    assert loop._gather() and loop._gather() and loop._gather()
+    running = _loop(lambda gather: None, every=1_000.0)
+    running.stop()
+    assert not running._gather()
+    running._begun = -1_000.0
+    running._stopping = SimpleNamespace(wait=waits.append, is_set=lambda: False)
+    assert running._gather() and running._gather() and running._gather()
     assert [bool(seconds) for seconds in waits] == [False, True, True]
 
 
 @pytest.mark.parametrize("reason", ["Python worker failed to connect back.", "Python worker exited unexpectedly"])
-def test_a_query_that_has_ended_is_started_again_and_is_no_failure(
-    monkeypatch: pytest.MonkeyPatch, reason: str
-) -> None:
-    class Ended(_Query):
-        isActive = False
-
-        def exception(self) -> Exception:
-            return RuntimeError(reason)
-
-    looks, queries = threading.Semaphore(0), [Ended(), Ended(), _Query()]
-    started = []
-    monkeypatch.setattr(streaming, "_LOOKS_AT_QUERY", 2)
-    loop = _loop(
-        monkeypatch, lambda gather: None, start=lambda loop: started.append(queries[len(started)]) or started[-1]
-    )
-    loop._store.read_horizon = lambda: looks.release() or SimpleNamespace(catalog_version=0)
-    loop._wake(None, 1)
-    for _ in range(10):
-        assert looks.acquire(timeout=60)
-        loop.raise_failure()
-    loop.stop()
-    assert started == queries
+def test_a_query_that_has_ended_is_followed_by_another_and_is_no_failure(queries: Callable, reason: str) -> None:
+    known = queries(_Query(RuntimeError(reason)), _Query(RuntimeError(reason)))
+    running = _loop(lambda gather: None, spark=_session())
+    for _ in range(3):
+        assert known.begun.acquire(timeout=60)
+        running.raise_failure()
+    assert known.all[2].isActive
+    running.stop()
+    assert len(known.all) == 3 and all(query.is_stopped for query in known.all)
 
 
-def test_a_worker_that_is_late_for_ever_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Ended(_Query):
-        isActive = False
-
-        def exception(self) -> Exception:
-            return RuntimeError("Python worker failed to connect back.")
-
-    looks, started = threading.Semaphore(0), []
-    monkeypatch.setattr(streaming, "_LOOKS_AT_QUERY", 1)
-    loop = _loop(monkeypatch, lambda gather: None, start=lambda loop: started.append(1) or Ended(), every=0.001)
-    loop._store.read_horizon = lambda: looks.release() or SimpleNamespace(catalog_version=0)
-    for _ in range(70):
-        assert looks.acquire(timeout=60)
-    loop.stop()
-    assert 6 <= len(started) <= 9
+def test_workers_that_lack_what_the_query_needs_end_the_loop(queries: Callable) -> None:
+    known = queries(_Query(RuntimeError("ModuleNotFoundError: No module named 'viewkeeper'")))
+    running = _loop(lambda gather: None, spark=_session())
+    running._thread.join(60)
+    with pytest.raises(vk.SparkUnfit, match="no module viewkeeper"):
+        running.raise_failure()
+    assert len(known.all) == 1
 
 
-def test_whatever_ends_the_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [vk.EpochFailed("epoch 1 failed"), KeyError("epoch 1 failed")])
+def test_whatever_fails_in_a_batch_ends_the_query(queries: Callable, error: Exception) -> None:
+    def fail(gather: Callable[[], None]) -> None:
+        raise error
+
+    known = queries()
+    running = _loop(fail, spark=_session())
+    assert known.begun.acquire(timeout=60)
+    known.work(None, 0)
+    with pytest.raises(vk.EpochFailed, match="epoch 1 failed"):
+        running.raise_failure()
+    running._thread.join(60)
+    assert known.all[0].is_stopped
+
+
+def test_whatever_ends_the_thread_is_raised() -> None:
     def fail(gather: Callable[[], None]) -> None:
         raise KeyError("a bug")
 
-    loop = _loop(monkeypatch, fail)
-    loop._opening.join(60)
-    with pytest.raises(vk.EpochFailed, match="the pipeline's thread ended: 'a bug'"):
-        loop.raise_failure()
+    running = _loop(fail)
+    running._thread.join(60)
+    with pytest.raises(vk.EpochFailed, match="stopped because of an unexpected error: 'a bug'"):
+        running.raise_failure()
+
+
+def test_a_pipeline_that_is_closed_waits_for_no_spark(tmp_path: Path, may_start: threading.Event) -> None:
+    with _database(tmp_path) as db:
+        settings = EngineSettings(small_work_max=0, meanwhile_work=0)
+        pipeline = db.pipeline(settings=settings)
+        pipeline.start()
+        while db.store.read_epoch_record().inflight is None:
+            pipeline.raise_failure()
+        pipeline.close()
+        assert not may_start.is_set()
+        assert db.store.read_epoch_record().inflight is not None  # for the next one
+    may_start.set()
 
 
 def test_who_waits_for_a_pipeline_that_has_ended_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +365,7 @@ def test_who_waits_for_a_pipeline_that_has_ended_is_told_why(monkeypatch: pytest
         pipeline = db.pipeline()
         monkeypatch.setattr(pipeline._coordinator, "catch_up", fail)
         token = db.table("t").put(1, {})
-        monkeypatch.setattr(StreamingLoop, "raise_failure", lambda loop: None)  # it ends after that was asked
+        monkeypatch.setattr(EpochLoop, "raise_failure", lambda loop: None)  # it ends after that was asked
         pipeline.start()
         with pytest.raises(vk.EpochFailed, match="epoch 1 failed"):
             pipeline.wait_for(token, timeout=20)

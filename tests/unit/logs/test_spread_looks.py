@@ -67,7 +67,7 @@ def test_looks_of_other_processes_give_the_cuts_of_looks_here(
 
 def facts_of(log: WalLog, positions: dict[Stream, int]) -> tuple[object, ...]:
     ends = log.ends()
-    return log.waiting(positions), log.has_changes(positions, ends), log.log_bytes(positions, ends)
+    return log.describe(positions), log.describe(positions, ends).has_changes, log.describe(positions, ends).bytes
 
 
 def test_what_is_brought_at_once_is_bounded_over_all_streams_and_nothing_is_left_out(
@@ -105,6 +105,27 @@ def test_only_streams_with_bytes_ahead_are_looked_at_elsewhere_and_those_from_wh
     assert [(asked.stream, asked.start, asked.bytes) for asked in spread.asked] == [
         (servers[1].name, start[servers[1].name], len(entry.encoded()))
     ]
+
+
+def test_a_look_for_changes_in_a_backlog_is_spread_and_the_cut_goes_on_from_it(
+    tmp_path: Path, pool: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal_log, "_SENT_LEAST", 2)
+    spread, names = SpreadLooks(pool, tmp_path), list[Stream]()
+    for number in range(3):
+        one = server(tmp_path, number)
+        names.append(Stream(one.name))
+        for sequence in range(1, 7):
+            one.write(put("a", "1", sequence=sequence, ms=sequence * 100))
+            one.roll()
+    log = log_of(tmp_path, Facts(), spread=spread)
+    assert log.describe({}, log.ends()).changes == 6
+    assert sorted(asked.stream for asked in spread.asked) == names
+    assert {asked.entries_max for asked in spread.asked} == {2}
+    spread.asked.clear()
+    assert log.cut({}, changes_max=ALL, bytes_max=ALL).changes == 18
+    assert sorted(asked.stream for asked in spread.asked) == names
+    assert all(asked.start for asked in spread.asked)
 
 
 def test_a_log_that_is_lost_is_told_as_it_is_here(tmp_path: Path, pool: ProcessPoolExecutor) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,6 +60,8 @@ def test_a_cut_has_all_that_was_written_to_a_region_before_it_moved(
         cut = log.cut(positions, changes_max=draw.choice((1, 3, ALL)), bytes_max=ALL)
         if draw.random() < 0.3:
             log = log_of(tmp_path, Facts(), folder=folder, spread=spread)
+        if draw.random() < 0.5:  # who asks whether there are changes has part of the log scanned before the next cut
+            log.describe(cut.positions, log.ends())
         found = read(log, positions, cut.positions)
         assert len(found) == cut.changes == len(set(found) - read_so_far)
         read_so_far |= set(found)
@@ -82,15 +85,15 @@ def test_a_cut_stays_where_it_is_while_others_write_until_a_file_is_finished(tmp
 
     assert first.changes == 1
     assert log.cut(first.positions, changes_max=ALL, bytes_max=ALL).positions == first.positions
-    assert not log.has_changes(first.positions, log.ends()), "nothing of ours lies between"
+    assert not log.describe(first.positions, log.ends()).has_changes, "nothing of ours lies between"
     one.roll()
     rolled = log.cut(first.positions, changes_max=ALL, bytes_max=ALL)
     assert rolled.changes == 0
     one.archive(0)
     one.files[0].unlink()
     one.write(put("c", "1", sequence=3))
-    assert log.has_changes(rolled.positions, log.ends())
-    assert log.waiting(rolled.positions).changes == 1
+    assert log.describe(rolled.positions, log.ends()).has_changes
+    assert log.describe(rolled.positions).changes == 1
     assert log.cut(rolled.positions, changes_max=ALL, bytes_max=ALL).changes == 1
     with pytest.raises(PositionLost, match="is gone"):
         log.cut(first.positions, changes_max=ALL, bytes_max=ALL)
@@ -113,12 +116,12 @@ def test_a_server_that_ended_may_be_forgotten_only_when_it_was_read_to_its_end(t
         gone.files[0].unlink()
         if is_read:
             assert log.cut(end.positions, changes_max=ALL, bytes_max=ALL).positions == {}
-            assert log.waiting(end.positions).changes == 0
+            assert log.describe(end.positions).changes == 0
         else:
             with pytest.raises(PositionLost, match="rs1"):
                 log.cut(end.positions, changes_max=ALL, bytes_max=ALL)
             with pytest.raises(PositionLost, match="rs1"):
-                log.waiting(end.positions)
+                log.describe(end.positions)
 
 
 def test_a_log_that_nobody_read_for_longer_than_it_is_kept_is_lost_until_it_is_skipped(tmp_path: Path) -> None:
@@ -134,9 +137,9 @@ def test_a_log_that_nobody_read_for_longer_than_it_is_kept_is_lost_until_it_is_s
     with pytest.raises(PositionLost, match="601 s.*retention"):
         log_of(tmp_path, facts, now=lambda: clock).cut(start, changes_max=ALL, bytes_max=ALL)
     with pytest.raises(PositionLost, match="601 s.*viewkeeper rebuild"):
-        log.waiting(start)
-    anew = log.skip_log(start)
-    assert log.waiting(anew.positions).changes == 0
+        log.describe(start)
+    anew = log.skip_log()
+    assert log.describe(anew.positions).changes == 0
     assert log.cut(anew.positions, changes_max=ALL, bytes_max=ALL).changes == 0
 
 
@@ -162,7 +165,7 @@ def test_reading_begins_at_the_last_entry_that_was_there(tmp_path: Path) -> None
     one.write(put("a", "1", sequence=1))
     one.write(put("b", "1", sequence=2).encoded()[:-1])
     log = log_of(tmp_path, facts)
-    assert log.has_changes({}, log.ends()), "nobody can tell yet"
+    assert log.describe({}, log.ends()).has_changes, "nobody can tell yet"
     assert log.cut({}, changes_max=ALL, bytes_max=ALL).changes == 0
     one.write(put("b", "1", sequence=2).encoded()[-1:])
     assert log.cut({}, changes_max=ALL, bytes_max=ALL).changes == 1
@@ -289,6 +292,104 @@ def test_a_position_within_entries_that_are_known_as_one_is_told_apart(tmp_path:
         ends.append(log.ends())
     log.cut({}, changes_max=ALL, bytes_max=ALL)
 
-    assert log.has_changes({}, ends[0]) and log.has_changes(ends[0], ends[1]) and not log.has_changes(ends[2], ends[2])
-    assert [log.waiting(end).changes for end in ends] == [2, 1, 0]
+    ranges = [({}, ends[0]), (ends[0], ends[1]), (ends[2], ends[2])]
+    assert [log.describe(*some).has_changes for some in ranges] == [True, True, False]
+    assert [log.describe(end).changes for end in ends] == [2, 1, 0]
     assert log.cut(ends[1], changes_max=ALL, bytes_max=ALL).changes == 1
+
+
+@dataclass(frozen=True)
+class CountingFolder(WalFolder):
+    """A folder that counts the bytes of entries that are read."""
+
+    counts: list[int] = field(default_factory=list)
+
+    def read(self, file: WalFile, offset: int, size: int) -> tuple[bytes, WalFile]:
+        data, now = super().read(file, offset, size)
+        self.counts.append(len(data) if offset else 0)  # a header is read at 0
+        return data, now
+
+    def counted(self) -> int:
+        found = sum(self.counts)
+        self.counts.clear()
+        return found
+
+
+def entry_of(sequence: int, table: str = "orders") -> bytes:
+    """All of one length."""
+    return put(f"{sequence:03}", "1", sequence=sequence, table=table, ms=START_MS + 10 * sequence).encoded()
+
+
+SIZE, LEAST = len(entry_of(1)), 10
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountingFolder:
+    """Read in blocks of five entries, and described by ten of each stream."""
+    monkeypatch.setattr(wal_log, "WalReader", partial(WalReader, block_bytes=5 * SIZE))
+    monkeypatch.setattr(wal_log, "_SENT_LEAST", LEAST)
+    return CountingFolder(fs.LocalFileSystem(), str(tmp_path))
+
+
+def test_a_look_for_changes_and_the_next_cut_read_each_byte_once(tmp_path: Path, folder: CountingFolder) -> None:
+    servers, log = [server(tmp_path, number) for number in range(2)], log_of(tmp_path, Facts(), folder=folder)
+    positions: Positions = {}
+    for begin in (1, 51):
+        for one in servers:
+            one.write(b"".join(map(entry_of, range(begin, begin + 50))))
+        assert log.describe(positions, log.ends()).has_changes
+        assert folder.counted() == 2 * LEAST * SIZE, "one change is enough"
+        assert log.describe(positions, log.ends()).has_changes
+        assert folder.counted() == 0
+        cut = log.cut(positions, changes_max=ALL, bytes_max=ALL)
+        assert (cut.changes, folder.counted()) == (100, 2 * (50 - LEAST) * SIZE)
+        positions = cut.positions
+    for one in servers:
+        one.write(b"".join(entry_of(number, "others") for number in range(101, 121)))
+    assert not log.describe(positions, log.ends()).has_changes
+    assert folder.counted() == 2 * 20 * SIZE
+    assert not log.describe(positions, log.ends()).has_changes
+    assert log.cut(positions, changes_max=ALL, bytes_max=ALL).changes == folder.counted() == 0
+
+
+def test_parts_of_a_backlog_are_read_once(
+    tmp_path: Path, folder: CountingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal_log, "_ENTRIES_MAX", 20)
+    one, log = server(tmp_path), log_of(tmp_path, Facts(), folder=folder)
+    one.write(b"".join(map(entry_of, range(1, 101))))
+    positions, changes = dict[Stream, int](), 0
+    while log.describe(positions, log.ends()).has_changes:
+        cut = log.cut(positions, changes_max=7, bytes_max=ALL)
+        positions, changes = cut.positions, changes + cut.changes
+    assert (changes, folder.counted()) == (100, 100 * SIZE)
+
+
+def test_who_only_waits_forgets_what_others_have_read(tmp_path: Path, folder: CountingFolder) -> None:
+    one, log = server(tmp_path), log_of(tmp_path, Facts(), folder=folder)
+    ends = [log.ends()]
+    for number in range(1, 31):
+        one.write(entry_of(number))
+        ends.append(log.ends())
+        assert log.describe(ends[-2], ends[-1]).changes == 1
+        assert log.log_entries() == 1
+    assert folder.counted() == 30 * SIZE
+    one.write(entry_of(31))
+    one.write(entry_of(32))
+    ends.append(log.ends())
+    assert log.describe(ends[10], ends[-1]).has_changes, "others are behind"
+    folder.counted()
+    assert log.describe(ends[11], ends[-1]).has_changes
+    assert folder.counted() == 0
+
+
+def test_a_server_without_entries_costs_who_waits_one_look_at_archived_files(tmp_path: Path) -> None:
+    listed = list[int]()
+    log = log_of(tmp_path, Facts(), folder=LivingFolder(fs.LocalFileSystem(), str(tmp_path), lambda: listed.append(1)))
+    server(tmp_path)
+    ends = log.ends()
+    listed.clear()
+    for _ in range(3):
+        assert not log.describe({}, ends).has_changes
+    assert len(listed) == 1
+    assert log.cut({}, changes_max=ALL, bytes_max=ALL).positions == {}

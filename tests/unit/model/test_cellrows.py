@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from viewkeeper.model.foreign_rows import HIDE, NEVER, PUT, READ, READ_NONE, CellRows, merge_by_key
-from viewkeeper.ports.log import CELLS_SCHEMA
+from viewkeeper.model.foreign_rows import CELLS_SCHEMA, HIDE, NEVER, PUT, READ, READ_NONE, CellRows, merge_by_key
 
 COLUMNS = 3
 SCHEMA = CELLS_SCHEMA.remove(0)

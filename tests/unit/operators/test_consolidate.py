@@ -1,123 +1,91 @@
-"""Few rows are added up in Python, and narrow numbers in numpy, to exactly what DuckDB makes of them."""
+"""Rows are added up by key, to exactly what Python's integers come to."""
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from viewkeeper.errors import InvariantBroken
 from viewkeeper.operators import exact_sums
-from viewkeeper.operators.delta_rows import run_edge
 
 _WIDE = pa.decimal128(38, 0)
+_NUMBERS = {"narrow": [-(10**15), -1, 1, 2], "of 64 bits": [2**62, -(2**63), 1], "wide": [2**80, -(10**37), -1, 10**37]}
 
 
-def _tables(seed: int, columns: dict[str, pa.DataType]) -> list[pa.Table]:
-    """Two small tables whose keys repeat and whose sums now and then cancel."""
+def _tables(seed: int, columns: dict[str, pa.DataType], numbers: list[int], most: int = 9) -> list[pa.Table]:
+    """Two tables whose keys repeat and whose sums now and then cancel."""
     source = random.Random(seed)
 
     def table(rows: int) -> pa.Table:
         keys = [source.choice([b"", b"a", b"ab", b"\xff"]) for _ in range(rows)]
-        numbers = {name: [source.choice([-(10**15), -1, 1, 2]) for _ in range(rows)] for name in columns}
-        arrays = {name: pa.array(numbers[name], kind) for name, kind in columns.items()}
-        return pa.table(
-            {"key": pa.array(keys, pa.binary()), "hash": pa.array([len(k) for k in keys], pa.uint32())} | arrays
-        )
+        drawn = {name: [source.choice(numbers) for _ in range(rows)] for name in columns}
+        arrays = {name: pa.array(drawn[name], kind) for name, kind in columns.items()}
+        units = pa.array([source.randrange(3) for _ in keys], pa.int16())
+        hashes = pa.array([len(key) for key in keys], pa.uint32())
+        return pa.table({"key": pa.array(keys, pa.binary()), "hash": hashes, "unit": units} | arrays)
 
-    return [table(source.randrange(0, 9)) for _ in range(2)]
-
-
-@pytest.fixture
-def by_duckdb(monkeypatch: pytest.MonkeyPatch):
-    def run(function, *arguments):
-        with monkeypatch.context() as patch:
-            patch.setattr(exact_sums, "FEW_ROWS", -1)
-            patch.setattr(exact_sums, "_in_numpy", lambda *_, **__: None)
-            return function(*arguments)
-
-    return run
+    return [table(source.randrange(0, most)) for _ in range(2)]
 
 
-@pytest.fixture
-def by_numpy(monkeypatch: pytest.MonkeyPatch):
-    def run(function, *arguments):
-        with monkeypatch.context() as patch:
-            patch.setattr(exact_sums, "FEW_ROWS", -1)
-            patch.delattr(exact_sums, "_in_duckdb")
-            return function(*arguments)
-
-    return run
+def _expected(tables: list[pa.Table], sums: list[str], *, within: str, keep_zeros: bool) -> list[tuple]:
+    totals: dict[tuple, Counter] = {}
+    for row in (row for table in tables for row in table.to_pylist()):
+        total = totals.setdefault((row[within] if within else 0, row["key"]), Counter())
+        total.update({name: int(row[name]) for name in sums})
+    found = sorted((key, unit, *(total[name] for name in sums)) for (unit, key), total in totals.items())
+    return [row for row in found if keep_zeros or any(row[2:])]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_entries_and_mantissas_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb, by_numpy) -> None:
-    entries = _tables(seed, {"size": pa.int64(), "n": pa.int64()})
-    entries = [table.set_column(2, "size", table["hash"].cast(pa.int32())) for table in entries]
-    mantissas = [
-        table.set_column(2, "unit", pa.array(np.arange(len(table)) % 3, pa.int16()))
-        for table in _tables(seed, {"unit": pa.int64(), "m": _WIDE})
+@pytest.mark.parametrize("kind", ["narrow", "of 64 bits", "wide"])
+@pytest.mark.parametrize(("within", "keep_zeros"), [("", True), ("", False), ("unit", False)])
+def test_rows_are_added_up_by_key(seed: int, kind: str, within: str, keep_zeros: bool) -> None:
+    columns = {"s0": _WIDE, "s1": _WIDE} | ({"n": pa.int64()} if kind == "narrow" else {})
+    tables = _tables(seed, columns, _NUMBERS[kind], most=200 if seed % 2 else 9)
+    found = exact_sums.consolidate(tables, list(columns), within=within, keep_zeros=keep_zeros)
+
+    assert found.schema == tables[0].schema
+    rows = [
+        (row["key"], row[within] if within else 0, *(int(row[name]) for name in columns)) for row in found.to_pylist()
     ]
-    for tables, by, sums in ((entries, ["key"], ["n"]), (mantissas, ["key", "unit"], ["m"])):
-        given = (tables, by, sums)
-        assert exact_sums.consolidate(*given) == by_duckdb(exact_sums.consolidate, *given)
-        if tables is entries and any(map(len, tables)):
-            assert exact_sums.consolidate(*given) == by_numpy(exact_sums.consolidate, *given)
+    assert sorted(rows) == _expected(tables, list(columns), within=within, keep_zeros=keep_zeros)
+    again = exact_sums.consolidate(tables[::-1], list(columns), within=within, keep_zeros=keep_zeros)
+    assert again.drop_columns("unit") == found.drop_columns("unit")  # a function of the multiset
+
+
+def test_a_sum_that_leaves_its_bits_is_an_error() -> None:
+    def added(value: int, kind: pa.DataType, rows: int) -> pa.Table:
+        table = pa.table({"key": pa.array([b"a"] * rows, pa.binary()), "s0": pa.array([value] * rows, kind)})
+        return exact_sums.consolidate([table], ["s0"])
+
+    with pytest.raises(InvariantBroken, match="128 bits"):
+        added(10**38 - 1, _WIDE, 2)
+    with pytest.raises(pa.ArrowInvalid):
+        added(2**62, pa.int64(), 2)
+    assert added(2**62, _WIDE, 100)["s0"].to_pylist() == [100 * 2**62]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_signed_states_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb, by_numpy) -> None:
-    states = [
-        table.set_column(2, "sign", pa.array(np.arange(len(table)) % 2 * 2 - 1, pa.int8()))
-        for table in _tables(seed, {"sign": pa.int64(), "s0": pa.int64(), "s1": _WIDE})
-    ]
-
-    def added() -> pa.Table:
-        return exact_sums.consolidate(states, ["key"], ["s0", "s1"], factor="sign", keep_zeros=True)
-
-    assert added() == by_duckdb(added)
-    if any(map(len, states)):
-        assert added() == by_numpy(added)
-    assert set(added()["sign"].to_pylist()) <= {1}
-
-
-@pytest.mark.parametrize("value", [2**62, -(2**63), 2**80])
-def test_sums_that_need_more_than_64_bits_are_left_to_duckdb(value: int, by_numpy) -> None:
-    columns = {"key": [b"a", b"a"], "sign": pa.array([1, 1], pa.int8()), "s0": pa.array([value, value], _WIDE)}
-    tables = [pa.table(columns)] * 50
-
-    def added() -> pa.Table:
-        return exact_sums.consolidate(tables, ["key"], ["s0"], factor="sign", keep_zeros=True)
-
-    assert added()["s0"].to_pylist() == [100 * value]
-    with pytest.raises(NameError, match="_in_duckdb"):
-        by_numpy(added)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_an_exact_sum_of_few_doubles_has_the_same_bytes(seed: int, by_duckdb) -> None:
+def test_an_exact_sum_of_doubles_has_the_same_bytes_however_it_is_added_up(seed: int) -> None:
     source = random.Random(seed)
-    values = np.array([source.choice([0.1, -0.1, 1e300, -1e300, 5e-324, float("inf")]) for _ in range(6)])
-    ((units, split),) = exact_sums.split(values)
+    values = np.array([source.choice([0.1, -0.1, 1e300, -1e300, 5e-324, 3.5, float("inf")]) for _ in range(40)])
     groups = np.array([source.randrange(3) for _ in values])
-    kept = pa.array([None, b"", None], pa.binary())
-    added = [kept, groups, units, pa.array(split).cast(_WIDE)]
 
-    once = exact_sums.add_sums(*added)
-    assert once.to_pylist() == by_duckdb(exact_sums.add_sums, *added).to_pylist()
-    taken_away = [once, groups, units, pa.array(-split).cast(_WIDE)]
-    assert (
-        exact_sums.add_sums(*taken_away).to_pylist()
-        == by_duckdb(exact_sums.add_sums, *taken_away).to_pylist()
-        == [b""] * 3
-    )
+    def added(kept: pa.Array, chosen: np.ndarray, factor: int = 1) -> pa.Array:
+        ((units, mantissas),) = exact_sums.split(values[chosen])
+        return exact_sums.add_sums(kept, groups[chosen], units, pa.array(mantissas * factor).cast(_WIDE))
 
-
-def test_an_edge_that_only_names_columns_gives_what_duckdb_would() -> None:
-    delta = pa.table({"ord": [2, 1], "sign": [1, -1], "c0": ["x", None], "c12": [1.5, 2.5]})
-
-    plain = run_edge("SELECT ord, sign, c12 AS k0, c0 AS v0 FROM delta", delta)
-
-    assert plain == run_edge("SELECT ord, sign, c12 AS k0, c0 AS v0 FROM delta WHERE TRUE", delta)
-    assert plain.column_names == ["ord", "sign", "k0", "v0"]
+    once = added(pa.array([None, b"", None], pa.binary()), np.arange(40))
+    one_by_one = pa.nulls(3, pa.binary())
+    for place in source.sample(range(40), 40):
+        one_by_one = added(one_by_one, np.array([place]))
+    assert one_by_one.to_pylist() == once.to_pylist()
+    finite = [value for value, group in zip(values, groups, strict=True) if group == 0 and value != float("inf")]
+    if len(finite) == int((groups == 0).sum()):
+        assert exact_sums.round_sums(once)[0].as_py() == math.fsum(finite)
+    assert added(once, np.arange(40), -1).to_pylist() == [b""] * 3

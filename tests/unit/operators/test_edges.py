@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.plans import nodes_of, with_view
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.model.rowbatches import decode_rows
-from viewkeeper.model.schema import Column
-from viewkeeper.model.types import INT
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import DOUBLE, INT, STRING
 from viewkeeper.operators import delta_rows
-from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.operator import events
+from viewkeeper.plan.nodes import Edge, Moves
 
 DELTA = pa.table(
     {
@@ -22,38 +24,49 @@ DELTA = pa.table(
         "c12": [b"x", b"", b"\x00", b"y", b"z"],
     }
 )
-NAMES = "SELECT ord, sign, c1 AS j0, c0 AS k0, c12 AS v0 FROM delta"
-MOVES = [
-    "SELECT ord, sign FROM delta",
-    NAMES,
-    f"SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL",
-    f"SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL AND k0 IS NOT NULL",
-    f"SELECT * FROM ({NAMES}) WHERE v0 IS NOT NULL",
-    f"SELECT ord, sign, v0 AS k0, j0 AS c7, v0 AS c8 FROM ({NAMES})",
-    f"SELECT ord, sign, k0 AS v1 FROM (SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL)",
-    "SELECT * FROM (SELECT ord, sign, h0 AS j0 FROM (SELECT ord, sign, c1 AS h0, c0 AS c0 FROM delta)) "
-    "WHERE j0 IS NOT NULL",
-]
-OTHERS = [
-    "SELECT ord, sign, 1 AS k0 FROM delta",
-    "SELECT ord, sign, NULL AS k0 FROM delta",
-    "SELECT ord, sign, c1 AS k0, (c1 + 1) AS v0 FROM delta",
-    "SELECT ord, sign, c1 AS k0 FROM delta WHERE c1 > 1",
-    "SELECT ord, sign, h0 AS k0 FROM (SELECT ord, sign, (c1 + 1) AS h0 FROM delta)",
-    f"SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL OR k0 IS NOT NULL",
-    f"SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL AND k0 > 'a'",
-]
+MOVES = {
+    "SELECT ord, sign FROM delta": Moves(()),
+    "SELECT ord, sign, c1 AS j0, c0 AS k0, c12 AS v0 FROM delta": Moves((("j0", "c1"), ("k0", "c0"), ("v0", "c12"))),
+    "SELECT ord, sign, c12 AS k0, c12 AS v0 FROM delta": Moves((("k0", "c12"), ("v0", "c12"))),
+    "SELECT ord, sign, c1 AS j0 FROM delta WHERE c1 IS NOT NULL": Moves((("j0", "c1"),), ("c1",)),
+    "SELECT ord, sign, c1 AS j0, c0 AS j1 FROM delta WHERE c1 IS NOT NULL AND c0 IS NOT NULL": Moves(
+        (("j0", "c1"), ("j1", "c0")), ("c1", "c0")
+    ),
+    "SELECT ord, sign, c12 AS j0 FROM delta WHERE c12 IS NOT NULL": Moves((("j0", "c12"),), ("c12",)),
+}
 
 
-@pytest.mark.parametrize("sql", MOVES + OTHERS)
-def test_the_rows_are_those_of_duckdb(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(delta_rows, "run_sql", lambda sql, **tables: asked.append(sql) or run_sql(sql, **tables))
-    expected = run_sql(sql, delta=DELTA)
-    found = delta_rows.run_edge(sql, DELTA)
+def edge(rows: str | None, moves: Moves | None) -> Edge:
+    return Edge(TableId(1), (0, 1, 12), (), rows, moves, None)
+
+
+@pytest.mark.parametrize("sql", MOVES)
+def test_the_rows_are_those_of_duckdb(sql: str) -> None:
+    expected = delta_rows.run_edge(edge(sql, None), DELTA)
+    found = delta_rows.run_edge(edge(None, MOVES[sql]), DELTA)
 
     assert found.schema == expected.schema and found.to_pylist() == expected.to_pylist()
-    assert asked == ([] if sql in MOVES else [sql])
+
+
+TABLE = TableSchema(TableId(1), "t", (Column("k", INT, False), Column("g", STRING), Column("f", DOUBLE)), ("k",))
+TEXTS = {
+    "SELECT g, k FROM t": Moves((("k0", "c0"), ("v0", "c1"))),
+    "SELECT a FROM (SELECT g AS a, k AS b FROM t) q": Moves((("k0", "c0"), ("v0", "c1"))),
+    "SELECT g FROM t WHERE k > 1": None,
+    "SELECT k, f + 1 AS x FROM t": None,
+    "SELECT p.g FROM t p JOIN t q ON p.g = q.g": Moves((("j0", "c1"), ("k0", "c0")), ("c1",)),
+    "SELECT p.g FROM t p JOIN t q ON p.f = q.f": None,  # -0.0 joins 0.0
+    "SELECT g, f FROM t ORDER BY g LIMIT 3": Moves((("o0", "c1"), ("k0", "c0"), ("v0", "c1"), ("v1", "c2"))),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_planner_knows_which_edges_only_move_columns(text: str) -> None:
+    catalog = with_view(Catalog().with_table(TABLE), "v", text)
+    (one, *_) = nodes_of(catalog, "v")[0].edges
+
+    assert one.moves == TEXTS[text]
+    assert (one.rows is None) == (one.moves is not None)
 
 
 @pytest.mark.parametrize("signs", [[1, 1, -1], [-1, 1, -1, 1], [-1, -1], [1], [], [-1, 1]])

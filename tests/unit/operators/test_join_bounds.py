@@ -18,7 +18,7 @@ from viewkeeper.model.keys import decode_key
 from viewkeeper.operators import join, program, reverse_join
 from viewkeeper.plan.nodes import SIDE, JoinNode
 from viewkeeper.settings import WorkSettings
-from viewkeeper.stores.embedded import partition
+from viewkeeper.stores.local import partition
 
 HOT = 1_000
 LEFT, RIGHT = 0, 1
@@ -35,7 +35,7 @@ class Reads:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """Follows every scan of join entries from here on."""
-    from viewkeeper.stores.embedded.store import EmbeddedStore
+    from viewkeeper.stores.local.embedded_store import EmbeddedStore
 
     seen, scan = Reads(), EmbeddedStore.scan_prefixes
 

@@ -13,6 +13,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner, keep_up
+from tests.support.simulation.processes import calm_database
 from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.epochs import EpochRecord, Inflight
@@ -68,14 +69,10 @@ def work(table: Work) -> dict[str, int]:
     return {name: count for name, count in named.items() if count}
 
 
-@pytest.fixture(params=["embedded", "memory", "cells"])
+@pytest.fixture(params=["embedded", "memory", "hbase"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[vk.Database]:
-    urls = {
-        "embedded": f"embedded:{tmp_path / 's'}?sync=off",
-        "memory": f"memory:{tmp_path.name}",
-        "cells": f"memory:{tmp_path.name}?cells=on",
-    }
-    with vk.connect(urls[request.param]) as database:
+    urls = {"embedded": f"embedded:{tmp_path / 's'}?sync=off", "memory": f"memory:{tmp_path.name}"}
+    with calm_database() if request.param == "hbase" else vk.connect(urls[request.param]) as database:
         database.execute("CREATE TABLE orders (id BIGINT PRIMARY KEY, region STRING, amount INT)")
         database.execute("CREATE TABLE shops (id BIGINT PRIMARY KEY, region STRING, name STRING)")
         yield database
@@ -116,7 +113,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
     db.execute(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
     change(db, 1)
     keep_up(db).close()
-    assert WorkStats.from_json(db.store.read_note(MEASURED)) == WorkStats()
+    assert WorkStats.from_json(db.store.read_json("note", MEASURED)) == WorkStats()
 
     done = []
     for seed in (2, 3):
@@ -124,7 +121,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
         coordinator = Coordinator(db.store, HereRunner(db.store))
         done += coordinator.catch_up()
         coordinator.close()
-    measured = WorkStats.from_json(db.store.read_note(MEASURED))
+    measured = WorkStats.from_json(db.store.read_json("note", MEASURED))
     table = db.catalog().view("grouped").node.table
     assert measured.epochs == 2
     assert measured.counts.tables[table].gets == sum(one.counts.tables[table].gets for one in done)
@@ -135,7 +132,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
     db.execute("DROP VIEW grouped")
     change(db, 4)
     keep_up(db)
-    assert table not in WorkStats.from_json(db.store.read_note(MEASURED)).counts.tables
+    assert table not in WorkStats.from_json(db.store.read_json("note", MEASURED)).counts.tables
 
 
 def test_inserts_updates_and_deletes_are_told_apart(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Halves:
 
 def node(table: int, source: int) -> ProjectNode:
     key = (Column("k", STRING),)
-    return ProjectNode(table, (Edge(source, (), key, "", None),), key, (), backfill=table)
+    return ProjectNode(table, (Edge(source, (), key, "", None, None),), key, (), backfill=table)
 
 
 @given(RANGES, st.integers(1, 9), st.booleans(), st.booleans())
@@ -62,7 +62,7 @@ def test_splits_cover_every_range_once_and_every_table_to_be_filled(
     start = {stream: low for stream, (low, _) in ranges.items()}
     stop = {stream: low + size for stream, (low, size) in ranges.items()}
     chunk = Chunk(2, (11, 12), {part: (b"", b"g", None) for part in range(3)}, 4, 40, 4, opens=True)
-    epoch = Inflight(1, start, Cut(stop, 0, 0), {}, 0, (), (chunk,) if some_new else ())
+    epoch = Inflight(1, start, Cut(stop, 0, 0, tuple("abcde")), {}, 0, (), (chunk,) if some_new else ())
     splits = plan_splits(Halves(), plan, epoch, pieces=pieces)
     covered = [
         (split.stream, position)
@@ -74,6 +74,9 @@ def test_splits_cover_every_range_once_and_every_table_to_be_filled(
 
     assert [split.number for split in splits] == list(range(len(splits)))
     assert sorted(covered) == (sorted(expected) if some_filled else [])
+    staged = [split.staged for split in splits if split.staged]
+    assert sorted(sum(staged, ())) == (list("abcde") if some_filled else [])
+    assert len(staged) == (min(pieces, 5) if some_filled else 0)
     filled = [(split.part, split.low, split.high) for split in splits if split.chunk is not None]
     assert filled == ([(part, *keys) for part in range(3) for keys in ((b"", b"g"), (b"g", None))] if some_new else [])
     assert sum(split.opens for split in splits) == bool(filled)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Context, Decimal
 
-import duckdb
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.groupings import groups_of
 from tests.support.plans import nodes_of, with_view
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.model.schema import Column, TableId, TableSchema
@@ -23,7 +23,6 @@ COLUMNS = (
     Column("f", DOUBLE),
 )
 CATALOG = Catalog().with_table(TableSchema(TableId(1), "t", COLUMNS, ("k",)))
-CONNECTION = duckdb.connect()
 BIG = st.integers(-(2**63), 2**63 - 1)
 MONEY = st.integers(-(10**28) + 1, 10**28 - 1).map(lambda n: Decimal(n).scaleb(-2, Context(prec=40)))
 ROWS = st.lists(st.tuples(st.none() | st.integers(0, 2), st.none() | BIG, st.none() | MONEY), max_size=12)
@@ -43,12 +42,9 @@ def records(
     delta = {f"c{i}": pa.array([row[i] for row in numbered], COLUMNS[i].type.arrow) for i in node.edges[0].columns}
     delta["ord"] = pa.array(range(len(numbered)), pa.int64())
     delta["sign"] = pa.array([1] * len(numbered), pa.int32())
-    CONNECTION.register("delta", pa.table(delta))
-    states = CONNECTION.sql(f"WITH rows AS ({node.edges[0].rows}) {node.contribute}").to_arrow_table()
-    CONNECTION.register("states", states)
-    finished = CONNECTION.sql(node.finish).to_arrow_table()
-    columns = [states[f"s{i}"] for i in range(len(node.state))] + [finished[f"v{i}"] for i in range(len(node.values))]
-    keys = list(zip(*(states[f"k{i}"].to_pylist() for i in range(len(node.key))), strict=True)) or [()] * len(states)
+    groups = groups_of(node, pa.table(delta))
+    columns = [groups[name] for name in groups.column_names if name[0] in "sv"]
+    keys = list(zip(*(groups[f"k{i}"].to_pylist() for i in range(len(node.key))), strict=True)) or [()] * len(groups)
     shown = {s.column.name: columns[s.index].to_pylist() for s in view.shown if s.part == "row"}
     return {key: {name: values[place] for name, values in shown.items()} for place, key in enumerate(keys)}
 

@@ -23,14 +23,14 @@ for module in list(sys.modules.values()):
     if getattr(module, "emit", None) is old:
         module.emit = emit
 import viewkeeper as vk
-from viewkeeper.plan import aggregate_nodes, lower, row_sql
-for module in (aggregate_nodes, lower, row_sql):
+from viewkeeper.plan import aggregate_layout, aggregate_nodes, lower, row_sql
+for module in (aggregate_layout, aggregate_nodes, lower, row_sql):
     module.emit = emit
 from tests.support.running import keep_up
 from viewkeeper.plan.planner import physical_plan
 db = vk.connect(sys.argv[1])
 (node,) = physical_plan(db.catalog()).nodes
-print(node.edges[0].rows.count("newer"), node.table)
+print(str(node).count("newer"), node.table)
 db.table("t").put("d", {"g": "q", "x": 4})
 keep_up(db)
 print(list(db.view("v").scan()))

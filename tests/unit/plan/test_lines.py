@@ -22,6 +22,7 @@ from viewkeeper.plan.explain.plan_lines import (
     lines_of,
     views_of,
 )
+from viewkeeper.plan.nodes import Edge, Node, ProjectNode
 
 ZONES = {
     "inner": "orders(id)",
@@ -52,6 +53,11 @@ KEYS = {
 
 def count(lines: Lines, kind: str) -> int:
     return sum(line.kind == kind for line in lines)
+
+
+def reader(table: int, *sources: int) -> Node:
+    edges = tuple(Edge(TableId(source), (), (), "", None, None) for source in sources)
+    return ProjectNode(TableId(table), edges, (), ())
 
 
 def shared(lines: Lines) -> list[str]:
@@ -110,7 +116,7 @@ def test_what_views_compute_alike_is_computed_for_each_and_only_their_tables_are
 def test_what_one_stored_node_keeps_is_one_line_for_all_views() -> None:
     join = joined("inner", (orders, "customer"), (customers, "id"))
     views = [
-        Explained(TableId(number), f"v{number}", shown(join, column), number, {join: [7]}, {number: [7]})
+        Explained(TableId(number), f"v{number}", shown(join, column), number, {join: [7]}, {number: reader(number, 7)})
         for number, column in ((1, "name"), (2, "amount"))
     ]
     lines = lines_of(views, {}.__getitem__, by_id())
@@ -122,7 +128,8 @@ def test_a_part_that_is_kept_twice_has_two_lines() -> None:
     """As where one reader needs it with other columns than another does."""
     part = joined("semi", (orders, "customer"), (customers, "id"))
     relation = joined("inner", (part, "id"), (part, "id"))
-    view = Explained(TableId(1), "v", relation, 1, {part: [7, 8], relation: [9]}, {1: [9], 9: [7, 8]})
+    nodes = {1: reader(1, 9), 9: reader(9, 7, 8)}
+    view = Explained(TableId(1), "v", relation, 1, {part: [7, 8], relation: [9]}, nodes)
     assert [line.stored for line in lines_of([view], {}.__getitem__, by_id()) if line.kind == ENTRIES] == [7, 8, 9]
 
 
@@ -139,7 +146,11 @@ def test_explain_says_zones_tables_and_who_shares_what() -> None:
     text = lines_text(plan_of("inner", "left", "semi")).splitlines()
     assert "-- zone orders ⋈ customers on (customer = id)" in text
     assert "r0 := base orders(id, customer, amount, paid)  -- shared by inner, left, semi" in text
-    assert text.count("   -- keeps REVERSE-JOIN: (customer = id, side, key) → row") == 3
+    assert [line for line in text if "REVERSE-JOIN" in line] == [
+        "   -- keeps REVERSE-JOIN: (customer = id, side 1, id) → amount and (customer = id, side 2) → name",
+        "   -- keeps REVERSE-JOIN: (customer = id, side 1, id) and (customer = id, side 2) → name",
+        "   -- keeps REVERSE-JOIN: (customer = id, side 1, id) and (customer = id, side 2)",
+    ]
     assert sum("shared by" in line for line in text) == 2
     assert text[-1] == "   -- keeps view semi: (id)"
 
@@ -149,8 +160,8 @@ def test_a_chain_of_self_joins_is_explained_without_delay() -> None:
     for _ in range(6):
         relation = shown(joined("inner", (relation, "customer"), (relation, "customer")), "id", "customer")
     lines = lines_for({"v": relation})
-    assert count(lines, ENTRIES) == 63  # without stored nodes each level computes the one below it twice
-    assert lines_text(lines).count("REVERSE-JOIN: ") == 63
+    # one for the top, and two for each level below: its two readers need other columns
+    assert count(lines, ENTRIES) == lines_text(lines).count("REVERSE-JOIN: ") == 11
 
 
 def test_a_line_is_a_plain_value() -> None:

@@ -75,7 +75,9 @@ def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalo
         "doubles": [node.exact_sums for node in aggregations],
         "degraded": [node.degraded for node in aggregations],
         "groups": [node.groups for node in aggregations],
-        "direct": [node.direct for node in aggregations],
+        "conditions": [any(node.conditions) for node in aggregations],
+        "rows": [edge.rows for edge in edges],
+        "moves": [edge.moves for edge in edges],
         "always": [node.always for node in aggregations],
         "residual": [node.residual for node in joins],
         "counts": [node.counts for node in joins],
@@ -86,10 +88,17 @@ def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalo
 
 
 def test_a_part_that_is_not_there_stays_so(catalog: Catalog) -> None:
-    edge = Edge(TableId(1), (), (), "SELECT 1", None)
+    edge = Edge(TableId(1), (), (), "SELECT 1", None, None)
 
     assert from_json_value(Edge, json.loads(json.dumps(to_json_value(edge)))) == edge
-    assert to_json_value(edge) == {"source": 1, "columns": [], "key": [], "rows": "SELECT 1", "aside": None}
+    assert to_json_value(edge) == {
+        "source": 1,
+        "columns": [],
+        "key": [],
+        "rows": "SELECT 1",
+        "moves": None,
+        "aside": None,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +109,7 @@ class Nested:
 
 
 def test_pairs_options_and_nested_values_keep_their_types() -> None:
-    edge = Edge(TableId(7), (0, 2), (Column("k", STRING, False, added=4),), "SELECT ord", TableId(9))
+    edge = Edge(TableId(7), (0, 2), (Column("k", STRING, False, added=4),), "SELECT ord", None, TableId(9))
     for value in (Nested((), None, ()), Nested((("a", 1), ("b", 2)), Column("c", SqlType("DECIMAL", 5, 2)), (edge,))):
         again = from_json_value(Nested, json.loads(json.dumps(to_json_value(value))))
 

@@ -26,7 +26,7 @@ def odd_plan() -> Lines:
 def test_dot_has_boxes_for_tables_ellipses_for_expressions_and_clusters_for_zones() -> None:
     text = dot_of(plan_of("left"))
     assert 'label="zone orders ⋈ customers on (customer = id)"' in text
-    assert re.search(r'v2 \[label="REVERSE-JOIN\\n\(customer = id, side, key\) → row" .* color="#a97c1f"\]', text)
+    assert re.search(r'v2 \[label="REVERSE-JOIN\\n\(customer = id, side 1, id\) and\\n\(.* color="#a97c1f"\]', text)
     assert re.search(r'v3 \[label="⋈\\nleft" .* shape=ellipse\]', text)
     edges = re.findall(r"v(\d+) -> v(\d+)", text)
     assert [(int(source), int(target)) for source, target in edges] == list(picture_of(plan_of("left")).edges)
@@ -80,7 +80,7 @@ def test_mermaid_has_boxes_for_tables_round_nodes_for_expressions_and_subgraphs_
     assert lines[0] == "flowchart LR"
     for line in (
         '  subgraph z2["zone orders ⋈ customers on (customer = id)"]',
-        '    v2["REVERSE-JOIN<br/>(customer = id, side, key) → row"]:::auxiliary',
+        '    v2["REVERSE-JOIN<br/>(customer = id, side 1, id) and (customer = id, side 2) → name"]:::auxiliary',
         '    v3(["⋈ left"]):::expression',
         "  v0 --> v2",
         "  v1 --> v2",

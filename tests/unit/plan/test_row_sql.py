@@ -15,7 +15,7 @@ from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DATE, INT, STRING, SqlType
-from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.delta_rows import run_edge
 from viewkeeper.plan.define import lower
 from viewkeeper.plan.lower import Lowered
 
@@ -46,7 +46,7 @@ def rows_of(view: Lowered, delta: list[tuple[str, str | None, int | None, int | 
             "c3": pa.array([image[3] for image in delta], pa.int32()),
         }
     )
-    return run_sql(edge.rows, delta=relation).to_pylist()
+    return run_edge(edge, relation).to_pylist()
 
 
 IMAGES = [("a", "g", MOST, 1), ("b", "g", 5, 1), ("c", None, None, 1), ("d", "g", 1, MOST)]

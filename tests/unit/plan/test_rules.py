@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.bind_tables import bind, cases, planned, refusal
 from tests.support.relation_text import tree_text
-from viewkeeper.plan.optimize import RULES, optimize
+from viewkeeper.plan.optimize import RULES, SWITCHES, optimize, rules_over
 
 TREES = r"""
 SELECT a.x, z FROM a JOIN b ON a.x = b.x WHERE y > 3 AND z < y AND a.s = 'q'
@@ -245,12 +245,21 @@ def test_what_is_optimized_is_not_changed_again(query: str, tree: str) -> None:
     assert optimize(planned(query)) == planned(query)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_a_rule_keeps_the_columns_and_changes_something(rule) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("rule", [rule.name for rule in rules_over("relation") if not rule.is_needed])
+def test_a_rule_keeps_the_columns_and_changes_something(rule: str) -> None:
     bound = [bind(query) for query, _ in cases(TREES)]
-    without = [optimize(relation, without=[rule.__name__]) for relation in bound]
+    without = [optimize(relation, without=[rule]) for relation in bound]
     assert [relation.columns for relation in without] == [relation.columns for relation in bound]
     assert without != [optimize(relation) for relation in bound]
+
+
+def test_every_rule_states_its_identity_and_a_rule_that_is_needed_has_no_switch() -> None:
+    for rule in RULES:
+        assert "=" in (rule.apply.__doc__ or "").split("\n\n")[0], rule.name
+    assert [rule.name for rule in RULES if rule.is_needed] == ["require_sides", "binary_joins"]
+    assert SWITCHES == tuple(rule.name for rule in RULES if not rule.is_needed)
+    relation = bind("SELECT a.k FROM a JOIN b ON a.x = b.x")
+    assert optimize(relation, without=["binary_joins", "require_sides"]) == optimize(relation)
 
 
 def test_equal_queries_are_equal_trees_however_they_are_written() -> None:

@@ -31,7 +31,7 @@ LINES = {
 }
 TABLES = {
     "by_region": [
-        "REVERSE-JOIN: (customer = id, side, key) → row",
+        "REVERSE-JOIN: (customer = id, side 1, id) → amount and (customer = id, side 2) → region",
         "PRE-AGGREGATION: (region, amount) → multiplicity",
         "groups: (region) → count(*), max(amount), sum(amount)",
         "view by_region: (region) → n, most, total",
@@ -42,21 +42,22 @@ TABLES = {
         "view nested: (total) → n, customers",
     ],
     "left": [
-        "REVERSE-JOIN: (customer = id, side, key) → row",
+        "REVERSE-JOIN: (customer = id, side 1, id) and (customer = id, side 2) → name",
         "match counts: (customer = id) → rows of each side",
         "view left: (orders.id) → name",
     ],
     "anti": [
-        "REVERSE-JOIN: (id = customer, side, key) → row",
+        "REVERSE-JOIN: (id = customer, side 1, id) → name and (id = customer, side 2, id) → amount",
         "match counts: (id = customer, side, key) → matches",
         "view anti: (id) → name",
     ],
     "top": [
-        "REVERSE-JOIN: (customer = id, side, key) → row",
-        "TOP-N: (amount desc, orders.id) → row",
+        "REVERSE-JOIN: (customer = id, side 1, id) → amount and (customer = id, side 2) → name",
+        "TOP-N: (amount desc, orders.id) → amount, name",
         "view top: (rank) → amount, name",
     ],
     "union": ["view union: (id, amount)"],
+    "union_all": ["view union_all: (branch, id) → id, amount"],  # branches may have keys of other types
 }
 
 

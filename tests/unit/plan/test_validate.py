@@ -53,6 +53,7 @@ def test_a_view_made_by_hand_is_valid_and_no_rule_changes_its_columns(name: str)
 
 
 def test_a_rule_that_changes_the_columns_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimizer, "RULES", (lambda relation: shown(relation, "id"),))
+    rule = optimizer.Rule(lambda relation: shown(relation, "id"), "relation", is_needed=True)
+    monkeypatch.setattr(optimizer, "RULES", (rule,))
     with pytest.raises(InvariantBroken, match="changed the columns"):
         optimize(orders)

@@ -17,7 +17,7 @@ from tests.support import tiers
 from tests.support.attack_texts import attacks
 
 ROOT = Path(__file__).parents[3]
-COUNT, DEEP_COUNT = 2_000, 10_000
+COUNT, DEEP_COUNT = 800, 10_000
 
 
 def attack(folder: Path, seed: int, count: int) -> tuple[list[dict], dict[str, int]]:
@@ -36,7 +36,7 @@ def test_no_hostile_statement_reaches_anything_but_the_store(tmp_path: Path) -> 
     faults, ends = attack(tmp_path, 0, COUNT)
     assert faults == []
     assert sum(ends.values()) == COUNT and set(ends) == {"refused", "computed"}
-    assert min(ends.values()) > 50, "both kinds of end are tried"
+    assert min(ends.values()) >= COUNT // 40, "both kinds of end are tried"
 
 
 @pytest.mark.deep

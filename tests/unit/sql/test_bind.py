@@ -139,8 +139,8 @@ def test_what_spark_would_not_accept_is_refused(expression: str) -> None:
     ("text", "message"),
     [
         ("COUNT_IF(DISTINCT amount > 1)", "COUNT_IF(DISTINCT …) is not supported"),
-        ("COUNT_IF(amount)", "count_if needs BOOLEAN"),
-        ("(SUM(amount)) FILTER (WHERE amount > 1)", "FILTER stands behind an aggregate"),
+        ("COUNT_IF(amount)", "COUNT_IF needs a BOOLEAN"),
+        ("(SUM(amount)) FILTER (WHERE amount > 1)", "FILTER must follow an aggregate call"),
     ],
 )
 def test_an_aggregate_that_spark_would_not_read_so_is_refused(text: str, message: str) -> None:

@@ -147,11 +147,11 @@ TypeMismatch: the comparison = mixes STRING and INT
 CAST one side to the other's type
 
 SELECT a.k FROM a JOIN b ON a.k + b.k
-TypeMismatch: ON needs BOOLEAN, not INT
-compare it with something
+TypeMismatch: ON needs a BOOLEAN, not INT
+write a condition such as x > 0
 
 SELECT a.k FROM a JOIN b ON COUNT(*) = b.k
-SqlError: count() cannot stand in ON
+SqlError: COUNT() cannot stand in ON
 aggregates belong in the select list or in HAVING
 """
 

@@ -168,7 +168,7 @@ UnknownName: the query has no column x
 its columns are k
 
 SELECT k FROM a UNION SELECT k FROM b ORDER BY MAX(k) LIMIT 2
-SqlError: max() cannot stand in ORDER BY
+SqlError: MAX() cannot stand in ORDER BY
 aggregates belong in the select list or in HAVING
 
 SELECT k FROM a ORDER BY (SELECT MAX(x) FROM b) LIMIT 1

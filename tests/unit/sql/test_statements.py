@@ -175,7 +175,14 @@ def test_an_error_names_line_and_column_of_the_whole_text() -> None:
 
 @pytest.mark.parametrize(
     ("text", "fact"),
-    [("SELECT VARIANCE() FROM t", "Variance lacks an argument"), ("SELECT STDEV(x) FROM t", "function STDEV is not")],
+    [
+        ("SELECT VAR_POP() FROM t", "^line 1, column 15: VAR_POP takes one argument, not 0; write VAR_POP.column.$"),
+        ("SELECT SUM(k, x) FROM t", "^line 1, column 15: SUM takes one argument, not 2; write SUM.column.$"),
+        ("SELECT BOOL_OR(*) FROM t", r"^BOOL_OR\(\*\) is not a function"),
+        ("SELECT NULLIF(x) FROM t", "NULLIF lacks an argument"),
+        ("SELECT k FROM t WHERE x LIKE", "an operand is missing"),
+        ("SELECT STDEV(x) FROM t", "function STDEV is not"),
+    ],
 )
 def test_a_call_that_cannot_be_bound_is_told_in_plain_words(text: str, fact: str) -> None:
     with vk.connect("memory:calls") as db, pytest.raises(SqlError, match=fact):

@@ -18,9 +18,9 @@ from tests.support.killing import kill_at
 from tests.support.running import keep_up
 from viewkeeper.client.arguments import key_bytes
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.stores.embedded import atomic_directory
-from viewkeeper.stores.embedded import store as embedded
-from viewkeeper.stores.embedded.lmdb_environment import Environment
+from viewkeeper.stores.kv import atomic_directory
+from viewkeeper.stores.kv.lmdb_environment import Environment
+from viewkeeper.stores.local import embedded_store as embedded
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,16 +35,16 @@ def small_store(path: Path) -> vk.Database:
 
 def hook(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
     """Call `act` once, just after a backup opened its read transaction on the environment of that name."""
-    held, waiting = Environment.held, [act]
+    snapshot, waiting = Environment.snapshot, [act]
 
     @contextmanager
-    def opened(self: Environment, database: str | None = None) -> Iterator[object]:
-        with held(self, database) as snapshot:
-            if database is None and self.path.name == name and waiting:
+    def opened(self: Environment) -> Iterator[object]:
+        with snapshot(self) as transaction:
+            if self.path.name == name and waiting:
                 waiting.pop()()
-            yield snapshot
+            yield transaction
 
-    monkeypatch.setattr(Environment, "held", opened)
+    monkeypatch.setattr(Environment, "snapshot", opened)
 
 
 @pytest.mark.parametrize("name", ["meta", "node-0", "partition-0", "partition-7"])

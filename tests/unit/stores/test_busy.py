@@ -14,8 +14,8 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.stores.embedded.file_locks import locked
-from viewkeeper.stores.embedded.lmdb_files import READERS_MAX
+from viewkeeper.stores.kv.file_locks import locked
+from viewkeeper.stores.kv.lmdb_files import READERS_MAX
 
 CONTEXT = multiprocessing.get_context("spawn")
 
@@ -41,7 +41,7 @@ def read_and_wait(url: str, ready: object) -> None:
     """Hold a read transaction in every environment until the end."""
     with ExitStack() as stack:
         for environment in vk.connect(url).store.environments().values():
-            stack.enter_context(environment.held())
+            stack.enter_context(environment.snapshot())
         ready.set()
         signal.pause()
 
@@ -128,11 +128,11 @@ def test_a_lock_that_an_earlier_boot_left_is_made_anew(db: vk.Database) -> None:
 
 
 def test_more_readers_than_there_are_places_are_told_who_holds_them(db: vk.Database) -> None:
-    environment = db.store._nodes[0].environment
+    environment = db.store.environments()["node-0"]
     with ExitStack() as stack:
         with pytest.raises(vk.StoreBusy, match=f"reader slots of node-0 are taken, .* by process {os.getpid()}"):
             for _ in range(2 * READERS_MAX):
-                stack.enter_context(environment.held())
+                stack.enter_context(environment.snapshot())
         with pytest.raises(vk.StoreBusy, match="close snapshots"):
             db.status()
     assert db.status().lag_changes == 0

@@ -16,7 +16,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.stores.embedded.file_locks import PipelineLock, holder_of
+from viewkeeper.stores.kv.file_locks import PipelineLock, holder_of
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 8
@@ -29,7 +29,7 @@ if sys.argv[2] == "closes before its child begins":
     os.register_at_fork(after_in_child=signal.pause)
 begun, begin = os.pipe()
 import viewkeeper as vk
-from viewkeeper.stores.embedded.file_locks import PipelineLock
+from viewkeeper.stores.kv.file_locks import PipelineLock
 db = vk.connect(sys.argv[1])
 lock = PipelineLock(db.store.layout.lock, take_over=False)
 child = os.fork()
@@ -50,7 +50,7 @@ signal.pause()
 LEAVES_THE_LOCK = """
 import os, sys
 import viewkeeper as vk
-from viewkeeper.stores.embedded.file_locks import PipelineLock, holder_of
+from viewkeeper.stores.kv.file_locks import PipelineLock, holder_of
 db = vk.connect(sys.argv[1])
 lock = PipelineLock(db.store.layout.lock, take_over=False)
 child = os.fork()
@@ -58,7 +58,8 @@ if child == 0:
     lock.release()
     os._exit(0 if not lock.is_held else 1)
 assert os.waitpid(child, 0)[1] == 0
-assert holder_of(db.store.layout.lock) == os.getpid()
+holder = holder_of(db.store.layout.lock)
+assert (holder.pid, holder.is_live) == (os.getpid(), True)
 """
 ASKS_THE_STORE = """
 import os, sys
@@ -190,7 +191,7 @@ def test_an_idle_child_keeps_no_lock_of_its_parent(db: vk.Database, how: str) ->
         os.kill(child, 0)  # it lives
         with vk.connect(url) as again:
             file = again.store.layout.lock
-            assert holder_of(file) is None
+            assert not holder_of(file).is_live
             PipelineLock(file, take_over=False).release()
             again.compact()  # nobody has the store open
 

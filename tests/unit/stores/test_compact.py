@@ -15,7 +15,7 @@ import viewkeeper as vk
 from tests.support.dump import contents, dump
 from tests.support.killing import kill_at
 from tests.support.running import begin_epoch, keep_up
-from viewkeeper.stores.embedded.file_locks import PipelineLock
+from viewkeeper.stores.kv.file_locks import PipelineLock
 
 ROOT = Path(__file__).parents[3]
 ROWS = 4_000
@@ -66,7 +66,7 @@ def test_a_compacted_store_is_smaller_and_holds_the_same(url: str) -> None:
         done = db.compact(progress=lambda *facts: told.append(facts))
         assert done.bytes_after < done.bytes_before / 2
         assert done.bytes_after == db.status().bytes_used
-        assert done.log_entries > 0 and db.store.log_entries() <= db.store.layout.nodes
+        assert done.log_entries > 0 and db.store.facts().log_entries <= db.store.layout.nodes
         assert told[-1][0] == told[-1][1] and told == sorted(told)
         assert db.catalog().dropped == ()
         db.table("t").put(1, {"v": 77})  # the same database goes on

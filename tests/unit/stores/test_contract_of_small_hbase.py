@@ -1,4 +1,4 @@
-"""The contracts of VersionedTables, Reads and Meta, held against HBase's adapter over a small HBase of this process."""
+"""The contracts of VersionedTables, Reads, Meta and Admin of HBase's adapter, over a small HBase."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.conftest import Subject
+from tests.contract.test_admin import *  # noqa: F403
 from tests.contract.test_meta import *  # noqa: F403
 from tests.contract.test_reads import *  # noqa: F403
 from tests.contract.test_records import *  # noqa: F403

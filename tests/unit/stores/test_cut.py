@@ -17,8 +17,8 @@ from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import LogDiverged
 from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.settings import GcSettings
-from viewkeeper.stores.embedded.node import Node
-from viewkeeper.stores.embedded.store import EmbeddedStore
+from viewkeeper.stores.local.embedded_store import EmbeddedStore
+from viewkeeper.stores.local.node import Node
 
 WRITERS = 4
 CUTS = 60
@@ -185,14 +185,14 @@ def test_a_truncated_log_is_still_the_committed_one(tmp_path: Path) -> None:
     db = make(tmp_path / "s", rows=5)
     keep_up(db)
     collect_garbage(db.store, GcSettings(log_kept_seconds=0))
-    assert db.store.log_entries() == 1
+    assert db.store.facts().log_entries == 1
     keep_up(db)
     db.table("t").put(9, {"v": "x"})
     keep_up(db)
     collect_garbage(db.store, GcSettings(log_kept_seconds=0))
 
     assert db.view("n").get() == {"n": 6}
-    assert db.store.log_entries() == 1
+    assert db.store.facts().log_entries == 1
     db.execute("CREATE INDEX late ON t (v)")  # filled from the rows: the log is gone
     keep_up(db)
     assert [row["k"] for row in db.view("late").scan()] == [0, 1, 2, 3, 4, 9]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from viewkeeper.stores.embedded import partition
-from viewkeeper.stores.embedded.long_keys import LIMIT
+from viewkeeper.stores.kv.lmdb_maps import LIMIT
+from viewkeeper.stores.local import partition
 
 TABLE = b"\x00\x00\x00\x07"
 
@@ -21,10 +21,10 @@ def test_packed_keys_come_out_as_they_went_in(count: int, tail: bytes) -> None:
     assert all(partition.epoch_of(entry) == 9 and len(entry) <= LIMIT for entry, _ in pairs)
 
 
-def test_a_pair_for_each_key_names_it_as_it_always_did() -> None:
+def test_an_entry_for_each_key_names_it_as_it_always_did() -> None:
     keys = [TABLE + b"a", TABLE + b"b" * LIMIT]
-    pairs = list(partition.pairs_of_each(3, keys))
+    entries = partition.index_entries(3, keys)
 
-    assert pairs[0] == ((3).to_bytes(8, "big") + keys[0], keys[0])
-    assert [partition.keys_of(value) for _, value in pairs] == [[key] for key in keys]
-    assert list(partition.packed_pairs(3, keys[:1])) == pairs[:1]
+    assert entries[0] == (3).to_bytes(8, "big") + keys[0]
+    assert [partition.keys_of(key) for key in keys] == [[key] for key in keys]
+    assert list(partition.packed_pairs(3, keys[:1])) == [(entries[0], keys[0])]

@@ -15,9 +15,9 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner, keep_up
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine.streaming import StreamingLoop
+from viewkeeper.engine.loop import EpochLoop
 from viewkeeper.events import Waiting
-from viewkeeper.stores.embedded.lmdb_files import translate
+from viewkeeper.stores.kv.lmdb_files import translate
 
 CONTEXT = multiprocessing.get_context("spawn")
 ROW = {"v": "x" * 9_000}
@@ -86,9 +86,8 @@ def run_on_a_full_disk(path: Path, told: object, go: object) -> None:
     db.table("t").put_many([{"k": number, **ROW} for number in range(400)])
     let_files_grow(256 << 10)  # enough for the epoch record, not for the view
     events: list[object] = []
-    loop = StreamingLoop(
-        NoSession(), Coordinator(db.store, HereRunner(db.store), events=events.append), db.store, retry_seconds=0.02
-    )
+    coordinator = Coordinator(db.store, HereRunner(db.store), events=events.append)
+    loop = EpochLoop(coordinator, db.store, retry_seconds=0.02)
     while loop.trouble is None or not any(isinstance(event, Waiting) for event in events):
         os.sched_yield()
     told.send((type(loop.trouble).__name__, db.view("copied").get(1)))
@@ -99,12 +98,6 @@ def run_on_a_full_disk(path: Path, told: object, go: object) -> None:
         os.sched_yield()
     loop.stop()
     told.send((loop.trouble, len(list(db.view("copied").scan()))))
-
-
-class NoSession:
-    """A Spark that never comes: the loop does the work itself."""
-
-    is_ready = False
 
 
 def test_a_pipeline_in_the_background_goes_on_when_there_is_space_again(tmp_path: Path) -> None:
@@ -131,7 +124,7 @@ def test_a_pipeline_that_waits_for_space_can_be_stopped_and_says_what_for(tmp_pa
     db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
     db.execute("CREATE TABLE t (k INT PRIMARY KEY, v STRING)")
     db.execute("CREATE MATERIALIZED VIEW copied AS SELECT k, v FROM t WHERE k >= 0")
-    loop = StreamingLoop(NoSession(), Coordinator(db.store, Full()), db.store, retry_seconds=3_600)
+    loop = EpochLoop(Coordinator(db.store, Full()), db.store, retry_seconds=3_600)
     Full.met.wait()
     with pytest.raises(vk.StoreFull, match="partition-3"):
         loop.stop()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from thriftpy2.transport import TSocket, TTransportException
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable, ViewFailed
 from viewkeeper.stores.hbase import client as connections_module
@@ -55,6 +57,39 @@ def test_a_url_names_servers_a_namespace_and_options() -> None:
 def test_what_is_no_url_is_refused(url: str, text: str) -> None:
     with pytest.raises(InputError, match=text):
         parse_address(url)
+
+
+@pytest.mark.parametrize("url", ["hbase://nobody.invalid:9090/shop", "hbase://nobody.invalid:9090,none.invalid:1/shop"])
+def test_a_host_that_nobody_knows_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    pauses = list[float]()
+    monkeypatch.setattr(connections_module, "time", Mock(wraps=time, sleep=pauses.append))
+    with pytest.raises(StoreError) as raised:
+        Connections(parse_address(url)).ask("listNamespaces")
+    assert not isinstance(raised.value, StoreUnavailable)
+    hosts = "nobody.invalid, none.invalid" if "none" in url else "nobody.invalid"
+    assert len(pauses) == hosts.count(",")
+    assert str(raised.value) == f"no machine is known as {hosts}; look at the URL {url}"
+
+
+@pytest.mark.parametrize("reason", ["another host is known", "nobody can tell now", "it has replied"])
+def test_a_host_that_may_be_known_again_is_waited_for(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    def connect(socket_: TSocket) -> None:
+        try:
+            if socket_.host == "known":
+                raise ConnectionRefusedError
+            raise socket.gaierror(socket.EAI_AGAIN if reason == "nobody can tell now" else socket.EAI_NONAME, "")
+        except OSError as error:
+            raise TTransportException(TTransportException.NOT_OPEN, "could not connect") from error
+
+    monkeypatch.setattr(TSocket, "open", connect)
+    monkeypatch.setattr(connections_module, "time", Mock(wraps=time, sleep=lambda seconds: None))
+    hosts = "nobody.invalid:1,known:1" if reason == "another host is known" else "nobody.invalid:1"
+    connections = Connections(parse_address(f"hbase://{hosts}/shop?patience=0.1"))
+    if reason == "it has replied":
+        connections._give(("nobody.invalid", 1), Mock())
+        connections._fail(("nobody.invalid", 1), None)
+    with pytest.raises(StoreUnavailable, match="does not reply"):
+        connections.ask("listNamespaces")
 
 
 def test_logs_may_be_kept_for_as_long_as_hbase_can() -> None:

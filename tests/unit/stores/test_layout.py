@@ -15,9 +15,9 @@ import pytest
 import viewkeeper as vk
 from tests.support.handles import close_environments
 from viewkeeper.errors import CorruptStore, InputError, NewerFormat, PipelineRunning, StoreError
-from viewkeeper.stores.embedded.file_locks import PipelineLock, holder_of
-from viewkeeper.stores.embedded.layout import open_layout
-from viewkeeper.stores.embedded.lmdb_environment import Environment
+from viewkeeper.stores.kv.file_locks import PipelineLock, holder_of
+from viewkeeper.stores.kv.lmdb_environment import Environment
+from viewkeeper.stores.local.layout import open_layout
 from viewkeeper.stores.open import open_store
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -178,14 +178,14 @@ def test_the_lock_names_its_holder_and_dies_with_it(tmp_path: Path) -> None:
     holder.start()
     pid = told.get()
 
-    assert holder_of(file) == pid
+    assert (holder_of(file).pid, holder_of(file).is_live) == (pid, True)
     with pytest.raises(PipelineRunning, match=f"pid {pid}"):
         PipelineLock(file, take_over=False)
     os.kill(pid, signal.SIGKILL)
     holder.join()
-    assert holder_of(file) is None
+    assert not holder_of(file).is_live
     PipelineLock(file, take_over=False).release()
-    assert holder_of(file) is None
+    assert not holder_of(file).is_live
 
 
 def test_who_takes_over_holds_the_lock_from_then_on(tmp_path: Path) -> None:

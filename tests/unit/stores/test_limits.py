@@ -15,12 +15,11 @@ from tests.support.running import keep_up
 from viewkeeper.client.database import Database
 from viewkeeper.errors import InputError
 from viewkeeper.model.stored_rows import RowWrites
-from viewkeeper.stores.embedded.lmdb_environment import Environment
-from viewkeeper.stores.embedded.lmdb_files import make_part, part_of
-from viewkeeper.stores.embedded.node import Node
-from viewkeeper.stores.embedded.store import EmbeddedStore
-from viewkeeper.stores.log_format import decode_header
-from viewkeeper.stores.log_shard import Limits
+from viewkeeper.stores.kv.lmdb_environment import Environment
+from viewkeeper.stores.kv.lmdb_files import make_part, part_of
+from viewkeeper.stores.local.embedded_store import EmbeddedStore
+from viewkeeper.stores.local.log_format import ENDS_TRANSACTION, decode_header
+from viewkeeper.stores.local.node import Limits, Node
 
 LIMITS = Limits(row=5_000, transaction=10_000, entry=1_000)
 
@@ -35,8 +34,8 @@ def db(tmp_path: Path) -> vk.Database:
 
 def headers(node: Node) -> list[tuple[int, object]]:
     """Length and header of each entry."""
-    with node.environment.read("log") as transaction:
-        return [(len(entry), decode_header(entry)) for _, entry in transaction.cursor().iternext()]
+    with node.kernel.read("log") as log:
+        return [(len(entry), decode_header(entry)) for _, entry in log.walk(b"")]
 
 
 def rows(count: int, size: int) -> list[dict[str, object]]:
@@ -51,7 +50,7 @@ def test_many_rows_are_cut_into_transactions_that_fit(db: vk.Database, form: Cal
 
     assert db.view("n").get() == {"n": 200, "size": 100_000}
     assert max(size for size, _ in told) < 1_100
-    assert sum(header.ends_transaction for _, header in told) > 10  # 100,000 bytes, 10,000 at a time
+    assert sum(header.flags & ENDS_TRANSACTION for _, header in told) > 10  # 100,000 bytes, 10,000 at a time
     db.table("t").delete_many([f"{number:04}" for number in range(150)])
     keep_up(db)
     assert db.view("n").get() == {"n": 50, "size": 25_000}
@@ -115,7 +114,7 @@ def test_a_range_ends_with_the_transaction_that_makes_so_many_changes_or_bytes(
         if expected is None and (changes >= changes_max or size >= bytes_max):
             expected = number
 
-    assert node.bytes_between(ends[first], ends[-1]) == sum(lengths[first + 1 :])
+    assert node.describe(ends[first], ends[-1])[0] == sum(lengths[first + 1 :])
     stamp = node.stamp_within(ends[first], changes_max=changes_max, bytes_max=bytes_max)
     found = None if stamp is None else ends.index(int(node.find_stamp(ends[first], stamp)))
     assert found == expected

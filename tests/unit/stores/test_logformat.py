@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.errors import CorruptStore, NewerFormat
-from viewkeeper.ports.log import CHANGES_SCHEMA
-from viewkeeper.stores import log_format
-from viewkeeper.stores.log_batches import decode_entries
+from viewkeeper.model.rowbatches import CHANGES_SCHEMA
+from viewkeeper.stores.local import log_format
+from viewkeeper.stores.local.log_batches import decode_entries
 
 IMAGES = st.none() | st.binary(max_size=9)
 CHANGES = st.lists(st.tuples(st.binary(min_size=1, max_size=9), IMAGES, IMAGES), min_size=1, max_size=5)
@@ -18,7 +18,7 @@ CHANGES = st.lists(st.tuples(st.binary(min_size=1, max_size=9), IMAGES, IMAGES),
 def entry(changes: list, *, table: int = 1, stamp: int = 7, ends: bool = True) -> bytes:
     body = log_format.encode_changes(*map(list, zip(*changes, strict=True)))
     return log_format.encode_entry(
-        body, table=table, stream=2, incarnation=1, count=len(changes), stamp=stamp, begins=5, ends_transaction=ends
+        body, flags=int(ends), table=table, stream=2, count=len(changes), stamp=stamp, begins=5
     )
 
 
@@ -43,7 +43,7 @@ def test_a_header_says_what_was_written(changes: list, ends: bool, stamp: int) -
     header = log_format.decode_header(entry(changes, table=9, stamp=stamp, ends=ends))
 
     assert (header.table, header.stream, header.count, header.stamp) == (9, 2, len(changes), stamp)
-    assert header.ends_transaction is ends
+    assert header.flags == (log_format.ENDS_TRANSACTION if ends else 0)
     assert len(entry(changes)) % 4 == 0
 
 

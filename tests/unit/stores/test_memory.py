@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -21,17 +20,16 @@ from viewkeeper.engine import lazy_session
 from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.settings import EngineSettings
-from viewkeeper.stores.embedded.store import EmbeddedStore
-from viewkeeper.stores.memory import contents
-from viewkeeper.stores.memory.ordered_map import CHUNK_KEYS, Pairs, in_lists
-from viewkeeper.stores.memory.store import MemoryStore
+from viewkeeper.stores.local import memory_store
+from viewkeeper.stores.local.embedded_store import EmbeddedStore
+from viewkeeper.stores.local.memory_store import MemoryStore
 
 ROOT = Path(__file__).parents[3]
 DDL = (
     "CREATE TABLE t (k INT PRIMARY KEY, v INT); CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n, SUM(v) AS s FROM t"
 )
 # What only a store in a directory has, and no client asks for.
-OF_DIRECTORIES = {"boot", "environments", "is_current"}
+OF_DIRECTORIES = {"boot", "environments"}
 WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = sys.modules["py4j"] = None  # whoever imports them fails
@@ -107,15 +105,15 @@ def test_the_name_goes_although_a_reader_still_holds_what_it_saw() -> None:
 
 def test_a_store_that_nobody_has_any_more_leaves_nothing_behind() -> None:
     gc.collect()
-    before = set(contents._OPEN)
+    before = set(memory_store._OPEN)
     db = vk.connect("memory:left")
     db.execute(DDL)
     keep_up(db)
-    assert set(contents._OPEN) - before == {"left"}
+    assert set(memory_store._OPEN) - before == {"left"}
     del db
     gc.collect()
 
-    assert set(contents._OPEN) == before
+    assert set(memory_store._OPEN) == before
 
 
 # options and errors
@@ -125,7 +123,7 @@ def test_a_store_that_nobody_has_any_more_leaves_nothing_behind() -> None:
     ("url", "fact"),
     [
         ("memory", "'memory' is not the URL of a store; write memory:NAME"),
-        ("memory:s?sync=off", "the URL option sync is unknown; known are nodes, before_images, cells, seed"),
+        ("memory:s?sync=off", "the URL option sync is unknown; known are nodes, before_images"),
         ("memory:s?colour=red", "the URL option colour is unknown"),
         ("memory:s?nodes=0", "nodes=0 is not a number of nodes; use 1 to 64"),
         ("memory:s?nodes=two", "nodes=two is not a number of nodes"),
@@ -135,7 +133,7 @@ def test_a_store_that_nobody_has_any_more_leaves_nothing_behind() -> None:
 def test_a_wrong_url_is_refused_and_makes_nothing(url: str, fact: str) -> None:
     with pytest.raises(vk.InputError, match=fact.replace("?", r"\?")):
         vk.connect(url)
-    assert "s" not in contents._OPEN
+    assert "s" not in memory_store._OPEN
 
 
 def test_what_was_fixed_when_the_store_was_made_cannot_be_asked_for_otherwise() -> None:
@@ -203,7 +201,7 @@ def test_compacting_shortens_the_log_and_removes_what_was_dropped() -> None:
         done = db.compact()
 
         assert done.log_entries == 49 and done.bytes_after < done.bytes_before
-        assert (db.store.log_entries(), db.store.bytes_used()) == (1, done.bytes_after)
+        assert (db.store.facts().log_entries, db.store.facts().bytes_used) == (1, done.bytes_after)
         assert db.catalog().dropped == ()
 
 
@@ -314,40 +312,3 @@ def test_closing_beside_a_running_pipeline_ends_that_too() -> None:
 
     with other, other.pipeline() as next_one:
         next_one.run_available()
-
-
-# maps that never change
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_pairs_are_what_a_sorted_dict_would_be_and_old_ones_stay(seed: int) -> None:
-    choose, model, pairs = random.Random(seed), dict[bytes, bytes](), Pairs()
-    keys = [b"%04d" % number for number in range(4 * CHUNK_KEYS)]
-    states = []
-    for number in range(40):
-        size = choose.choice((0, 1, 3, 400, 1_500))
-        kept = choose.random() < 0.6
-        changes = {key: b"%d" % number if kept else None for key in choose.sample(keys, size)}
-        model = {key: value for key, value in (model | changes).items() if value is not None}
-        pairs = pairs.changed(changes)
-        states.append((pairs, model))
-    for pairs, model in states:
-        start, stop = sorted(choose.sample(keys, 2))
-        expected = sorted(model.items())
-        inside = [pair for pair in expected if start <= pair[0] < stop]
-        assert list(pairs.walk(b"", None)) == expected
-        assert list(pairs.walk(start, stop)) == inside
-        assert list(pairs.walk(start, stop, reverse=True)) == inside[::-1]
-        assert list(pairs.walk_after(start, stop)) == [pair for pair in expected if start < pair[0] <= stop]
-        assert [pairs.get(key) for key in keys] == [model.get(key) for key in keys]
-        assert (len(pairs), pairs.size()) == (len(model), sum(len(key) + len(row) for key, row in model.items()))
-        assert max(map(len, pairs._chunks), default=1) <= CHUNK_KEYS and all(pairs._chunks)
-
-
-def test_lists_are_bounded_by_number_and_by_bytes() -> None:
-    pairs = [(b"%d" % number, b"x" * (number % 5)) for number in range(30)]
-
-    assert [len(part) for part in in_lists(pairs, 8)] == [8, 8, 8, 6]
-    parts = list(in_lists(pairs, 100, bytes_max=10))
-    assert [pair for part in parts for pair in part] == pairs
-    assert all(10 <= sum(len(value) for _, value in part) < 15 for part in parts[:-1])

@@ -11,7 +11,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper import failpoints
-from viewkeeper.stores.placement import SLOTS
+from viewkeeper.stores.local.placement import SLOTS
 
 CONTEXT = multiprocessing.get_context("spawn")
 ROWS = 300
@@ -163,7 +163,7 @@ def test_rows_that_left_arrive_with_a_later_stamp_when_their_node_was_written_me
 
 def _slot(db: vk.Database, key: int) -> int:
     from viewkeeper.model.keys import encode_key
-    from viewkeeper.stores.placement import slot_of
+    from viewkeeper.stores.local.placement import slot_of
 
     return slot_of(encode_key(db.table("t").schema.key_columns, [key]))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.stores.embedded.atomic_directory import fill_atomically
+from viewkeeper.stores.kv.atomic_directory import fill_atomically
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.support.handles import close_environments
 from viewkeeper.model.stored_rows import RowWrites
-from viewkeeper.stores.embedded import node as node_module
-from viewkeeper.stores.embedded.lmdb_environment import Environment
-from viewkeeper.stores.embedded.lmdb_files import make_part, part_of
-from viewkeeper.stores.embedded.node import Node
+from viewkeeper.stores.kv.lmdb_environment import Environment
+from viewkeeper.stores.kv.lmdb_files import make_part, part_of
+from viewkeeper.stores.local import node_log
+from viewkeeper.stores.local.node import Node
 
 Rows = dict[bytes, bytes]
 
@@ -213,10 +213,10 @@ def test_a_long_log_is_decoded_in_pieces_and_given_in_large_batches(
         node.write([put({b"%d" % number: b"row"}, table=1 + number % 2)], clock())
     whole = log_of(node)
 
-    monkeypatch.setattr("viewkeeper.stores.embedded.node._DECODED_CHANGES_MAX", 7)
+    monkeypatch.setattr("viewkeeper.stores.local.node_log._DECODED_CHANGES_MAX", 7)
     assert log_of(node) == whole
     assert [len(batch) for _, batch in node.read_log(0, node.end())] == [40, 40]
-    monkeypatch.setattr("viewkeeper.stores.embedded.node._READ_CHANGES_MAX", 20)
+    monkeypatch.setattr("viewkeeper.stores.local.node_log._READ_CHANGES_MAX", 20)
     assert log_of(node) == whole
     assert len(list(node.read_log(0, node.end()))) == 8
 
@@ -231,8 +231,8 @@ def test_a_log_that_is_read_a_few_bytes_at_a_time_is_the_same(
     for number in range(12):
         made.write([put({b"k%d" % number: b"x" * 200, b"again": b"%d" % number}, table=1 + number % 2)], tick)
     whole = [log_of(made, start) for start in range(0, 24, 2)]
-    monkeypatch.setattr(node_module, "_READ_BYTES_MAX", read)
-    monkeypatch.setattr(node_module, "_DECODED_BYTES_MAX", decoded)
+    monkeypatch.setattr(node_log, "_READ_BYTES_MAX", read)
+    monkeypatch.setattr(node_log, "_DECODED_BYTES_MAX", decoded)
 
     assert [log_of(made, start) for start in range(0, 24, 2)] == whole
     assert log_of(made, 4, 10) == [change for change in whole[2] if change[0] <= 10]

@@ -86,7 +86,7 @@ def test_a_node_with_an_open_scan_is_let_go_of_later(tmp_path: Path) -> None:
 
 
 def test_removed_nodes_whose_logs_are_still_read_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewkeeper.stores.rebalance.NODES_MAX", 3)
+    monkeypatch.setattr("viewkeeper.stores.local.rebalance.NODES_MAX", 3)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
         db.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
         db.table("t").put_many(ROWS)

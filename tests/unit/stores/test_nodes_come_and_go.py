@@ -12,12 +12,16 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, keep_up
+from viewkeeper.coordinator import coordinator
+from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import InputError, PositionLost, StoreBusy
+from viewkeeper.model.positions import Chunk
+from viewkeeper.ports.base_rows import scan_rows
 from viewkeeper.settings import EpochLimits, GcSettings
-from viewkeeper.stores.embedded import move_slots
-from viewkeeper.stores.placement import EVERY, SLOTS, even_moves, first_slots, listed
+from viewkeeper.stores.local import rebalance
+from viewkeeper.stores.local.placement import EVERY, SLOTS, even_moves, first_slots, listed
 
 STORES = {
     "embedded": "embedded:{folder}/s?sync=off",
@@ -125,17 +129,17 @@ def test_a_node_that_is_removed_leaves_its_rows_to_the_others_and_its_log_to_its
     assert wrong(db) == []
     db.wait_for(token, timeout=1)  # of a row that was written on a node that is gone
     with pytest.raises(PositionLost):
-        list(db.store.scan_as_of(1, db.store.parts(1)[0], {stream: 0 for stream in positions}))
+        list(db.store.scan_as_of(1, min(db.store.parts(1)), {stream: 0 for stream in positions}))
 
 
 @pytest.mark.parametrize(("piece", "keys"), [(2_500, 500_000), (4, 500_000), (2_500, 6)])
 def test_rows_that_move_in_small_pieces_all_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, keys: int
 ) -> None:
-    monkeypatch.setattr(move_slots, "_PIECE_ROWS", piece)
-    monkeypatch.setattr(move_slots, "_KEYS_MAX", keys)
-    monkeypatch.setattr(move_slots, "_LIST_ROWS", 7)
-    look_up, try_piece, found, moved = move_slots._look_up, move_slots._try_piece, list[int](), list[int]()
+    monkeypatch.setattr(rebalance, "_PIECE_ROWS", piece)
+    monkeypatch.setattr(rebalance, "_KEYS_MAX", keys)
+    monkeypatch.setattr(rebalance, "_LIST_ROWS", 7)
+    look_up, try_piece, found, moved = rebalance._look_up, rebalance._try_piece, list[int](), list[int]()
 
     def note_found(*arguments: object) -> object:
         one = look_up(*arguments)
@@ -146,8 +150,8 @@ def test_rows_that_move_in_small_pieces_all_arrive(
         moved.append(try_piece(*arguments))
         return moved[-1]
 
-    monkeypatch.setattr(move_slots, "_look_up", note_found)
-    monkeypatch.setattr(move_slots, "_try_piece", note_moved)
+    monkeypatch.setattr(rebalance, "_look_up", note_found)
+    monkeypatch.setattr(rebalance, "_try_piece", note_moved)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
         fill(db, 30)
         keep_up(db)
@@ -185,6 +189,29 @@ def test_a_running_pipeline_follows_rows_to_a_new_node(tmp_path: Path) -> None:
                 db.execute("ALTER STORE ADD NODE")
                 pipeline.wait_for(db.table("t").put_many([{"k": k, "v": k * number} for k in range(ROWS)]))
                 assert wrong(db) == []
+
+
+def test_rows_that_move_between_two_cuts_of_one_epoch_are_in_the_views(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first cut is bounded; nothing reads the log, so a second one follows, after a move: its rows are elsewhere."""
+    with vk.connect(f"memory:{tmp_path}") as db:
+        fill(db)
+        planned = []
+
+        def plan_then_move(*args: object) -> tuple[Chunk, ...]:
+            chunks = plan_chunks(*args)  # type: ignore[arg-type]
+            if not planned:
+                db.execute("ALTER STORE ADD NODE")
+            planned.append(chunks)
+            return chunks
+
+        monkeypatch.setattr(coordinator, "plan_chunks", plan_then_move)
+        keep_up(db)
+        assert planned[0] and wrong(db) == []
+        db.table("t").put_many([{"k": k, "v": 0} for k in range(ROWS)])
+        keep_up(db)
+        assert wrong(db) == []
 
 
 def test_the_last_node_stays_and_one_that_is_not_there_is_not_removed(db: vk.Database) -> None:
@@ -262,6 +289,19 @@ def test_another_open_store_notices_at_once(tmp_path: Path) -> None:
         assert wrong(db) == []
 
 
+def test_rows_that_have_come_to_one_node_are_a_group_to_an_open_store_that_knows_them_on_two(db: vk.Database) -> None:
+    fill(db, 40)
+    while len(db.store.parts(1)) < 2:
+        db.execute("ALTER STORE ADD NODE")
+    with vk.connect(db.url) as other:
+        assert len(other.store.parts(1)) == 2
+        db.execute("ALTER STORE REMOVE NODE 1")
+        with other.write() as group:
+            for k in range(40):
+                group.put("t", k, {"v": -k})
+        assert rows_of(db) == {k: -k for k in range(40)}
+
+
 def test_an_epoch_has_the_changes_of_a_row_from_one_stream(db: vk.Database) -> None:
     """Written at one node, moved, written at the other: in two epochs, whatever their size."""
     fill(db, 50)
@@ -296,7 +336,7 @@ def test_a_table_is_read_as_of_any_cut_across_moves(db: vk.Database) -> None:
         cut = db.store.cut({}, changes_max=1 << 40, bytes_max=1 << 40)
         while cut.positions != db.store.ends():
             cut = db.store.cut(cut.positions, changes_max=1 << 40, bytes_max=1 << 40)
-        cuts.append((cut.positions, sorted(db.store.scan(1, b"", None))))
+        cuts.append((cut.positions, sorted(scan_rows(db.store, 1, b"", None))))
         db.execute("ALTER STORE ADD NODE")
         db.table("t").put_many([{"k": k, "v": round_} for k in range(round_, 100, 5)])
         db.table("t").delete(round_ * 7)
@@ -396,7 +436,7 @@ def test_rows_that_are_written_while_nodes_come_and_go_keep_their_order_and_none
     seen: list[tuple[int, dict[int, int]]] = []
 
     def alter() -> None:
-        first = db.store.parts(1)[-1] + 1
+        first = max(db.store.parts(1)) + 1
         for number in range(2):
             db.execute("ALTER STORE ADD NODE")
             while len(seen) < 4 * (number + 1) and coordinator.step() is not None:

@@ -17,7 +17,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.stores.embedded.lmdb_files import require_whole
+from viewkeeper.stores.kv.lmdb_files import require_whole
 
 ROOT = Path(__file__).parents[3]
 CONTEXT = multiprocessing.get_context("spawn")

@@ -86,6 +86,13 @@ def test_json_of_another_shape_is_damage_too(path: Path, key: bytes, planted: st
         use(path)
 
 
+def test_a_store_with_a_damaged_epoch_record_is_not_opened(path: Path) -> None:
+    """Who restores it from a backup loses what was written since the damage."""
+    plant(path, "meta", "meta", b"epoch", PLANTED["text"])
+    with pytest.raises(vk.CorruptStore, match="restore the store from a backup"):
+        vk.connect(f"embedded:{path}")
+
+
 @pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
 def test_an_identity_that_is_none_is_damage(path: Path, planted: bytes) -> None:
     environment = lmdb.open(str(path / "partition-0"), map_size=1 << 30, max_dbs=8)

@@ -16,7 +16,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
 from viewkeeper.settings import EpochLimits
-from viewkeeper.stores.embedded import store as embedded
+from viewkeeper.stores.local import embedded_store as embedded
 
 CONTEXT = multiprocessing.get_context("spawn")
 RECORDS = [{"v": 0, "n": 4}, {"v": 1, "n": 3}, {"v": 2, "n": 3}]
@@ -124,7 +124,7 @@ def test_stamps_grow_over_a_reboot(tmp_path: Path, boot: Path) -> None:
     boot.write_text("second")
     with vk.connect(f"embedded:{tmp_path / 'store'}") as after:
         after.table("t").put(99, {"v": 1})
-        assert after.store.waiting(after.store.read_epoch_record().positions).oldest > last
+        assert after.store.describe(after.store.read_epoch_record().positions).oldest > last
 
 
 def test_an_epoch_record_older_than_the_views_is_noticed(tmp_path: Path) -> None:

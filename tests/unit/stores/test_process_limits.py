@@ -19,7 +19,7 @@ TELL = """
 import os, resource, sys
 import viewkeeper as vk
 import viewkeeper.client.pipeline, viewkeeper.client.select, viewkeeper.client.status
-import viewkeeper.stores.embedded.backups, viewkeeper.stores.embedded.backups
+import viewkeeper.stores.local.backups, viewkeeper.stores.local.backups
 url = sys.argv[1]
 def fill(url):
     with vk.connect(url) as db:

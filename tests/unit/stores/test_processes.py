@@ -160,5 +160,5 @@ def test_a_writer_that_is_killed_beside_its_commit_has_written_all_of_a_row_or_n
     kill_at(point, tmp_path / "points", "sql", url, inserts)
     with vk.connect(url) as db:
         keep_up(db)
-        assert db.store.log_entries() == len(list(db.table("t").scan())) == rows
+        assert db.store.facts().log_entries == len(list(db.table("t").scan())) == rows
         assert list(db.view("per").scan()) == [{"w": 1, "n": rows, "s": sum(range(rows))}]

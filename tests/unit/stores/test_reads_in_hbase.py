@@ -8,7 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from tests.support.simulation.processes import Processes, WatchedHBase
+from tests.support.simulation.processes import calm_database
 from viewkeeper.client.database import Database
 from viewkeeper.client.session import Snapshot
 from viewkeeper.coordinator.gc import collect_garbage
@@ -17,20 +17,11 @@ ROWS = 40  # of several pages in each partition
 
 
 @pytest.fixture
-def hbase() -> Iterator[WatchedHBase]:
-    hbase = WatchedHBase(1)
-    with hbase.serving():
-        yield hbase
-
-
-@pytest.fixture
-def db(hbase: WatchedHBase) -> Iterator[Database]:
-    processes = Processes(hbase, "nodes=1", 1)
-    with Database(processes.first, read_only=False) as db:
+def db() -> Iterator[Database]:
+    with calm_database() as db:
         db.execute("CREATE TABLE t (k INT PRIMARY KEY, x INT); CREATE MATERIALIZED VIEW v AS SELECT k, x FROM t")
         write(db, 1)
         yield db
-    processes.close()
 
 
 def write(db: Database, x: int) -> None:
@@ -76,11 +67,11 @@ def test_a_snapshot_of_a_database_is_kept_until_it_is_closed(db: Database) -> No
     assert db.store.read_epoch_record().pins == {}
 
 
-def test_a_pin_is_renewed_when_half_of_its_time_is_over(db: Database, hbase: WatchedHBase) -> None:
+def test_a_pin_is_renewed_when_half_of_its_time_is_over(db: Database) -> None:
     with db.snapshot() as snapshot:
         ends = []
         for seconds in (0, 400, 100):  # a pin is for 900
-            hbase.pass_time(seconds)
+            db.store.hbase.pass_time(seconds)
             snapshot.keep()
             ends += [until for _, until in db.store.read_epoch_record().pins.values()]
         assert ends[0] == ends[1] < ends[2]

@@ -30,7 +30,7 @@ class Rows:
     def cells(self, row: bytes) -> dict[str, SimpleNamespace]:
         return {name: SimpleNamespace(timestamp=at) for name, at in self.told.items() if at > self.hidden.get(name, 0)}
 
-    def put_all(self, row: bytes, values: dict[str, bytes], stamp: int) -> None:
+    def put(self, row: bytes, values: dict[str, bytes], stamp: int) -> None:
         for name in values:
             self.told[name] = max(stamp, self.told.get(name, 0))
         if self.draw.random() < 0.3:
@@ -42,7 +42,7 @@ class Rows:
     def deliver(self) -> None:
         while self.late and self.draw.random() < 0.5:
             values, stamp = self.late.pop(self.draw.randrange(len(self.late)))
-            self.put_all(b"", values, stamp)
+            self.put(b"", values, stamp)
 
 
 def at(epoch: int, aborted: set[int]) -> Inflight:

@@ -17,7 +17,7 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.work_stats import Counts
 from viewkeeper.operators.program import run_in_process
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.stores.embedded.store import EmbeddedStore
+from viewkeeper.stores.local.embedded_store import EmbeddedStore
 from viewkeeper.stores.open import open_shared
 
 CONTEXT = multiprocessing.get_context("spawn")

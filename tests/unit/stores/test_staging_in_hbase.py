@@ -5,6 +5,7 @@ Over a small HBase in this process, so that others write exactly when the test s
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +19,16 @@ from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from tests.support.small_hbase import SmallHBase
 from viewkeeper.coordinator.backfill import reset_views
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.errors import Fenced, PipelineRunning
+from viewkeeper.errors import Fenced, NewerFormat, PipelineRunning, PositionLost
+from viewkeeper.events import Committed
+from viewkeeper.model import epochs
 from viewkeeper.model.positions import Cut
+from viewkeeper.ports.meta import change_epoch_record
 from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.hbase import meta
 from viewkeeper.stores.hbase.meta import PipelineLease
+
+WHOLE = (None, None, 1, 1 << 62)  # of a row all columns, at any time
 
 
 @pytest.fixture
@@ -220,23 +226,134 @@ def test_a_new_store_has_four_partitions_and_one_that_is_there_keeps_its_own(hba
         assert again.store.partitions == 8
 
 
-@pytest.mark.parametrize("rows", [3, 4, 5])
-def test_a_list_of_chunks_that_takes_several_requests_is_whole(
-    hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch, rows: int
+def begun(hbase: SmallHBase, db: vk.Database) -> tuple[str, ...]:
+    """Some rows are staged and in an epoch whose pipeline dies after the work; returns the chunks that it named."""
+    put(hbase, "a", 1)
+    put(hbase, "n", 1)
+    map_table(db)
+    with suppress(Interrupted):
+        Coordinator(db.store, RunThenDie(HereRunner(db.store))).step()
+    inflight = db.store.read_epoch_record().inflight
+    assert inflight is not None and len(inflight.stop.staged) == 2  # a chunk of each region
+    return inflight.stop.staged
+
+
+def test_an_epoch_reads_its_chunks_as_often_as_it_is_run_and_they_go_when_it_is_committed(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    named = begun(hbase, db)
+    put(hbase, "a", 5)
+    assert db.store.staged() == dict.fromkeys(named, db.table("orders").schema.id)
+    read = [batch for _, batch in db.store.read_staged(named)]
+    with vk.connect(hbase.url) as other:
+        assert [batch for _, batch in other.store.read_staged(named)] == read
+        (done, *_) = keep_up_all(other)
+        assert done.changes == 2 and other.store.staged() == {}
+        with pytest.raises(PositionLost, match=f"chunk {named[0]} of the rows that were staged is gone"):
+            list(other.store.read_staged(named))
+    assert total(db) == (2, 6)
+
+
+def keep_up_all(db: vk.Database) -> list[Committed]:
+    return Coordinator(db.store, HereRunner(db.store)).catch_up()
+
+
+def test_chunks_whose_epoch_was_committed_by_one_that_died_are_deleted_and_not_taken_again(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    named = begun(hbase, db)
+    with mock.patch.object(db.store, "drop_staged", side_effect=Interrupted), suppress(Interrupted):
+        keep_up(db)
+    assert set(db.store.staged()) == set(db.store.read_epoch_record().taken) == set(named)
+    put(hbase, "b", 1)
+    with vk.connect(hbase.url) as other, mock.patch.object(other.store, "read_staged") as read:
+        keep_up(other)
+        assert not read.called and other.store.staged() == {}
+    assert (total(db), db.store.read_epoch_record().taken) == ((3, 3), ())
+
+
+def test_an_epoch_is_committed_even_if_its_chunks_cannot_be_deleted_then(hbase: SmallHBase, db: vk.Database) -> None:
+    named = begun(hbase, db)
+    pipeline = Coordinator(db.store, HereRunner(db.store))
+    with mock.patch.object(db.store, "drop_staged", side_effect=vk.StoreUnavailable("it does not reply")):
+        done = pipeline.step()
+    assert done is not None and set(db.store.staged()) == set(named)
+    pipeline.step()
+    assert db.store.staged() == {}
+
+
+def test_an_epoch_that_is_given_up_leaves_its_chunks_to_the_next_one(hbase: SmallHBase, db: vk.Database) -> None:
+    named = begun(hbase, db)
+    owner = db.store.read_epoch_record().owner
+    change_epoch_record(db.store, lambda record: epochs.abort(record, owner))
+    assert set(db.store.staged()) == set(named)
+    keep_up(db)
+    assert (total(db), db.store.staged()) == ((2, 2), {})
+
+
+def test_of_two_who_stage_the_same_part_one_goes_on_after_the_other(
+    hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("viewkeeper.stores.hbase.snapshot_copy._CHUNK_ROWS", 1)
-    for number in range(rows):
-        put(hbase, f"a{number}", 1)
+    for row in "abc":
+        put(hbase, row, 1)
     map_table(db)
-    pipeline = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=1))
-    pipeline.step()
-    listed = []
-    for most in (10_000, 2):
-        monkeypatch.setattr("viewkeeper.stores.hbase.snapshot_copy._ROWS_MAX", most)
-        listed.append((db.store.ends(), db.store.log_entries(), db.store.waiting({})))
-    assert listed[0] == listed[1] and listed[0][1] >= rows
-    pipeline.catch_up()
-    assert total(db) == (rows, rows)
+    table = db.table("orders").schema
+    with vk.connect(hbase.url) as other:
+        copy = other.store._staging  # in this thread, which has the small HBase to itself
+        (first, _) = copy.parts(table, rows_max=1)
+        done = at(hbase, "checkAndMutate", b"views:staged", lambda: copy.stage_part(first))
+        while not db.store.stage(table, rows_max=2):
+            pass
+    batches = [batch for _, batch in db.store.read_staged(list(db.store.staged()))]
+    assert done and [len(batch) for batch in batches] == [1, 1, 1]
+    keep_up(db)
+    assert total(db) == (3, 3)
+
+
+def test_what_was_staged_for_a_copy_that_is_over_is_taken_in_by_nobody(hbase: SmallHBase, db: vk.Database) -> None:
+    map_table(db)
+    put(hbase, "a", 1)
+    assert db.store.stage(db.table("orders").schema, rows_max=9) and db.store.staged()
+    hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"", hbase.tick(), wal.DELETE_FAMILY, b"")])
+    hbase.settle()
+    hbase.tables[b"orders"].compact(hbase.ms)  # nobody can tell what was deleted
+    reset_views(db.store)
+    assert db.store.staged() == {}
+    keep_up(db)
+    assert total(db) == (0, None)
+    assert not hbase.tables[b"views:staged"].visible(struct.pack(">IIH", db.table("orders").schema.id, 1, 0), *WHOLE)
+
+
+def test_a_chunk_that_is_put_once_more_when_it_is_committed_stays_away(hbase: SmallHBase, db: vk.Database) -> None:
+    map_table(db)
+    keep_up(db)
+    requests = list[tuple[object, ...]]()
+    real = hbase.reply
+
+    def reply(*request: object) -> object:
+        requests.append(request)
+        return real(*request)
+
+    with mock.patch.object(hbase, "reply", reply):
+        delete_version(hbase, "a", put(hbase, "a", 5))
+        keep_up(db)
+    (again,) = [request for request in requests if request[:2] == ("put", b"views:staged")]
+    hbase.tick()
+    real(*again)
+    assert (db.store.staged(), total(db)) == ({}, (0, None))
+
+
+@pytest.mark.parametrize(("stored", "error"), [(None, vk.StoreError), (b"1", vk.StoreError), (b"9", NewerFormat)])
+def test_a_store_of_another_format_is_refused(
+    hbase: SmallHBase, db: vk.Database, stored: bytes | None, error: type[vk.StoreError]
+) -> None:
+    if stored is None:
+        db.store._rows.delete(b"store", {"format": hbase.tick()})
+    else:
+        db.store._rows.put(b"store", {"format": stored})
+    with pytest.raises(error, match=f"has format {int(stored or b'1')}; this ViewKeeper reads 2: "):
+        vk.connect(hbase.url)
 
 
 def test_rows_are_counted_as_far_as_that_is_quick_and_then_by_the_delta(
@@ -251,7 +368,7 @@ def test_rows_are_counted_as_far_as_that_is_quick_and_then_by_the_delta(
     counts = {}
     for most in (3, 4, 5, 50_000):
         monkeypatch.setattr("viewkeeper.stores.hbase.base_rows._COUNTED", most)
-        counts[most] = db.store.count_rows(table)
+        counts[most] = sum(db.store.parts(table).values())
 
     assert counts == {3: 5, 4: 5, 5: 4, 50_000: 4}
 

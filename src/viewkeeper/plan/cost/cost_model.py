@@ -1,36 +1,38 @@
-"""The cost model (paper 3, section 5.1): what the nodes of a plan do in an epoch, and what they keep.
+"""The cost model (paper 3, section 5.1): the work of a plan's nodes in an epoch, and the records that they keep.
 
-In: a catalog, or nodes with the relations that they keep, base tables and statistics. Out: a `PlanCost`. Always: pure;
-nodes are visited in the order of the plan, each from the rates of changes and the numbers of rows of what it reads
-(equations 5 and 7). An epoch reads and writes a record once, however many of its changes meet in it, so equation 4
-counts distinct records.
+In: a catalog, or nodes with their relations, base tables and statistics. Out: a `PlanCost`; seconds of plans, planned or
+not. Always: pure; nodes are visited in the order of the plan, each from the rates of changes and the numbers of rows of
+its sources (equations 5 and 7). An epoch reads and writes a record once, so equation 4 counts distinct records.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
-from viewkeeper.algebra.canonical import spell
 from viewkeeper.algebra.expressions import children
-from viewkeeper.algebra.relations import Aggregation, Index, Join, Project, Relation, RowsOfGroups, Top
+from viewkeeper.algebra.relations import Aggregation, Index, Join, Project, Relation, RowsOfGroups, Top, tables_of
 from viewkeeper.algebra.rewriting import column_refs
+from viewkeeper.algebra.row_key import has_row_key
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.model.entryblocks import BLOCK_BYTES, BLOCK_BYTES_MAX, ENTRY_BYTES
-from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.work_stats import Kinds
-from viewkeeper.plan.cost.costs import NodeCost, PlanCost, TableCost
+from viewkeeper.plan.cost.costs import NodeCost, PlanCost, TableCost, Weights
 from viewkeeper.plan.cost.join_cost import JoinSide, join_cost
 from viewkeeper.plan.cost.row_flows import (
     Flow,
+    Learned,
     Path,
+    PlannedNode,
     Tables,
     changed_by,
-    is_unique,
     kept,
     moved_by,
+    names_of_groups,
     passing,
     paths_of,
     sum_flows,
@@ -49,16 +51,11 @@ from viewkeeper.plan.cost.statistics import (
     key_bytes,
     net_changes,
     row_bytes,
-    selectivity,
 )
-from viewkeeper.plan.define import lower, placed_nodes
-from viewkeeper.plan.nodes import AggregateNode, Edge, Entries, JoinNode, Node, ProjectNode, TopNode
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedNode:
-    node: Node
-    relation: Relation
+from viewkeeper.plan.define import lower
+from viewkeeper.plan.lower import Lowered
+from viewkeeper.plan.nodes import AggregateNode, Edge, Entries, JoinNode, Node, OutputNode, ProjectNode, TopNode
+from viewkeeper.plan.share_nodes import placed_nodes, with_tables
 
 
 def planned_nodes(catalog: Catalog) -> tuple[PlannedNode, ...]:
@@ -75,20 +72,24 @@ _BLOCK_HEAD_BYTES = 14
 Estimated = tuple[float, dict[int, TableCost]]  # rows that a node computes with, and its tables
 
 
-def plan_cost(tables: Sequence[TableSchema], nodes: Sequence[PlannedNode], statistics: Statistics) -> PlanCost:
-    """The cost of maintaining `nodes`, and the DELTAs of `tables`."""
-    return _Estimate(tables, nodes, statistics).whole()
+def plan_cost(
+    tables: Sequence[TableSchema], nodes: Sequence[PlannedNode], known: Statistics, learned: Learned | None = None
+) -> PlanCost:
+    """The cost of maintaining `nodes`, and the DELTAs of `tables`; `learned`: from other nodes than these."""
+    return _Estimate(tables, nodes, known, learned).whole()
 
 
 class _Estimate:
-    def __init__(self, tables: Sequence[TableSchema], nodes: Sequence[PlannedNode], known: Statistics) -> None:
+    def __init__(
+        self, tables: Sequence[TableSchema], nodes: Sequence[PlannedNode], known: Statistics, learned: Learned | None
+    ) -> None:
         self._tables, self._planned, self._known = tables, nodes, known
         self._rates = known.rates([table.id for table in tables])
         self._rows: dict[int, float] = {table.id: known.rows.get(table.id, ROWS) for table in tables}
         self._flows: dict[int, Flow] = {table.id: {table.id: self._rates[table.id]} for table in tables}
         self._texts: dict[int, float] = {table.id: known.text_bytes.get(table.id, TEXT_BYTES) for table in tables}
         self._renewed: dict[int, float] = {}  # of a γ: how likely an end of a group that is met changes
-        self._learned = _Learned(nodes, known, self._rows)
+        self._learned = learned or Learned(nodes, known, self._rows)
 
     def whole(self) -> PlanCost:
         found: dict[int, NodeCost] = {}
@@ -143,7 +144,7 @@ class _Estimate:
         ((below, paths),) = paths_of(relation)
         computed, rows, flow = self._input(node.edges, paths)
         grouping = relation.grouping
-        groups = self._number_of_groups(node, relation, paths, rows)
+        groups = self._group_count(node, relation, paths, rows)
         valued = changed_by(below, *(part for one in grouping.aggregates for part in children(one)))
         is_fed = isinstance(relation.input, RowsOfGroups)  # by records, whose changes leave them in their group
         grouped = frozenset[int]() if is_fed else changed_by(below, *grouping.groups)
@@ -153,16 +154,15 @@ class _Estimate:
         if not is_summed:
             flow_out = _netted(flow, flow_out, grouped, groups)
         key, row = self._size(node.table, node.key, node.group_row)
-        size = key, self._row_bytes(node.group_table, key, min(row, compact_bytes(node.group_row)))
-        tables: dict[int, TableCost] = {
-            node.group_table: replace(written(sum_of(flow_out), groups, *size), gets=touched)
-        }
+        row = self._row_bytes(node.group_table, key, min(row, compact_bytes(node.group_row)))
+        groups_cost = replace(written(sum_of(flow_out), groups, key, row), gets=touched)
+        tables: dict[int, TableCost] = {node.group_table: groups_cost}
         shown = 1.0
         if node.having:
             shown = self._known.records.get(node.table, groups * HAVING_SHARE) / groups
-            copy = sum_of(flow_out).times(shown), groups * shown
             size = self._size(node.table, node.key, node.row)
-            tables = {node.table: replace(written(*copy, *size), gets=touched), **tables}
+            copy = written(sum_of(flow_out).times(shown), groups * shown, *size)
+            tables = {node.table: replace(copy, gets=touched), **tables}
         changes = sum_of(moved_by(flow, grouped | valued))
         met = changes.inserts + changes.deletes
         self._renewed[node.table] = met / touched / (rows / groups) if touched and rows else 0.0
@@ -207,26 +207,27 @@ class _Estimate:
         found = self._known.record_bytes.get(table)
         return otherwise if found is None else max(0.0, found - key)
 
-    def _number_of_groups(
-        self, node: AggregateNode, relation: Aggregation, paths: Sequence[Path], rows: float
-    ) -> float:
+    def _group_count(self, node: AggregateNode, relation: Aggregation, paths: Sequence[Path], rows: float) -> float:
         groups = relation.grouping.groups
         if not groups:
             return 1.0
         known = self._known.records.get(node.group_table)
-        if known is None and is_unique(relation.input, groups):
+        if known is None and has_row_key(relation.input, groups):
             known = rows
-        if known is None and len(paths) == 1 and not paths[0].is_projected:
-            known = self._learned.groups.get((node.edges[0].source, *map(spell, groups)))
-        return max(1.0, rows * DISTINCT_SHARE if known is None else min(known, rows))
+        if known is None:
+            names = names_of_groups(node, relation, paths)
+            possible = next((self._learned.groups[name] for name in names if name in self._learned.groups), None)
+            known = rows * DISTINCT_SHARE if possible is None else distinct(rows, possible)
+        return max(1.0, min(known, rows))
 
     def _join(self, node: JoinNode, relation: Join) -> Estimated:
         edges = iter(node.edges)
         computed, sides = 0.0, list[JoinSide]()
         for (below, paths), key in zip(paths_of(relation), relation.keys, strict=True):
-            delta_rows, rows, flow = self._input([next(edges) for _ in paths], paths)
-            computed += delta_rows
-            sides.append(JoinSide(rows, flow, changed_by(below, *key), is_unique(below, key)))
+            own = [next(edges) for _ in paths]
+            delta_rows, rows, flow = self._input(own, paths)
+            computed, among = computed + delta_rows, sum(self._rows[edge.source] for edge in own)
+            sides.append(JoinSide(rows, among, flow, changed_by(below, *key), has_row_key(below, key)))
         cost = join_cost(node, relation, sides, self._learned.pairs.get(node.table), partial(self._size, node.table))
         self._rows[node.table], self._flows[node.table] = cost.rows, cost.flow
         return computed + sum_of(cost.flow).delta_rows, cost.tables
@@ -241,10 +242,9 @@ class _Estimate:
         read = min(records, limit + kinds.deletes + kinds.updates) if kinds.total else 0.0
         reached = kinds.total * limit / records if records else 0.0
         shifted = min(limit, reached * limit / 2)  # a row that comes or goes moves those after it
+        whole = kinds.total or 1.0
         self._rows[node.table] = limit
-        self._flows[node.table] = {
-            base: Kinds(updates=shifted * one.total / (kinds.total or 1.0)) for base, one in flow.items()
-        }
+        self._flows[node.table] = {base: Kinds(updates=shifted * one.total / whole) for base, one in flow.items()}
         return computed, {node.table: replace(table, scanned=read)}
 
     def _input(self, edges: Sequence[Edge], paths: Sequence[Path]) -> tuple[float, float, Flow]:
@@ -252,31 +252,23 @@ class _Estimate:
         computed, rows, flows = 0.0, 0.0, list[Flow]()
         for edge, path in zip(edges, paths, strict=True):
             flow = self._flows[edge.source]
-            share = self._share(edge.source, path)
+            share = self._learned.share(edge.source, path)
             computed += sum_of(flow).delta_rows
             rows += self._rows[edge.source] * share
             flows.append(passing(flow, path, share))
         return computed, rows, sum_flows(flows)
-
-    def _share(self, source: int, path: Path) -> float:
-        """The selectivity of an edge's conditions, ψ of equation 8."""
-        known = None if path.signature is None else self._learned.shares.get((source, *path.signature))
-        return math.prod(selectivity(one.expression) for one in path.conditions) if known is None else known
 
     def _size(self, table: int, key: Sequence[Column], row: Sequence[Column]) -> tuple[float, float]:
         return key_bytes(key, self._texts[table]), row_bytes(row, self._texts[table])
 
 
 def _steps(node: Node) -> int:
-    """Queries of an epoch that meets a node, as measured: over the edges, and over what these gave. A query takes longer
-    for each state of a group that it computes, and for each relation that it joins.
-    """
+    """The queries of a node in an epoch, as measured; each state that one computes and each relation that it joins counts."""
     match node:
         case AggregateNode(edges=edges, state=state, entries=entries):
             return 2 * len(edges) + 2 + 2 * len(entries) + len(state)
-        case JoinNode(
-            edges=edges, sides=sides
-        ):  # changed rows of each side meet changed and unchanged ones of the others
+        case JoinNode(edges=edges, sides=sides):
+            # changed rows of each side meet changed and unchanged ones of the others
             return len(edges) + (2 ** len(sides) - 1) * (len(sides) - 1)
         case TopNode(edges=edges):
             return len(edges) + 1
@@ -284,10 +276,8 @@ def _steps(node: Node) -> int:
 
 
 def _touched(flow: Flow, grouped: Tables, valued: Tables, groups: float, alone: float) -> tuple[float, Flow]:
-    """How many groups an epoch meets, and the changes of their records.
-
-    `grouped` and `valued`: the base tables whose updates change the group, and an aggregate's argument. A row that is
-    `alone` makes its group by coming, and ends it by going.
+    """How many groups an epoch reads, and the changes of their records. `grouped` and `valued`: the base tables whose updates
+    change the group, and an aggregate's argument. `alone`: the share of rows that are the only one of their group.
     """
     touches, found = 0.0, dict[int, Kinds]()
     for base, kinds in flow.items():
@@ -309,36 +299,73 @@ def _netted(flow: Flow, found: Flow, grouped: Tables, groups: float) -> Flow:
     return {base: replace(kinds, updates=kinds.updates * share) for base, kinds in found.items()}
 
 
-class _Learned:
-    """What nodes that are filled tell of others: the share of rows that pass conditions, the number of groups by some
-    expressions, and the number of pairs of a join.
+class PlanModel:
+    """The cost of plans, given others: the estimate by which the optimizer chooses (paper 3, algorithm 2, step 2).
+
+    The CPU seconds of an epoch. A node that another plan has already costs nothing. Statistics of nodes that are filled serve
+    for nodes that are not. `bytes_moved`: how many bytes the store moves for one that is written.
     """
 
-    def __init__(self, nodes: Sequence[PlannedNode], known: Statistics, rows: dict[int, float]) -> None:
-        self.shares: dict[tuple, float] = {}
-        self.groups: dict[tuple, float] = {}
-        self.pairs: dict[int, float] = {}
-        joins = {planned.node.table for planned in nodes if isinstance(planned.node, JoinNode)}
-        for planned in nodes:
-            node, relation = planned.node, planned.relation
-            records = known.records.get(node.group_table if isinstance(node, AggregateNode) else node.table)
-            if records is None:
-                continue
-            edges = list(zip(node.edges, (path for _, paths in paths_of(relation) for path in paths), strict=True))
-            edge, path = edges[0]
-            if isinstance(relation, Aggregation):
-                name = (edge.source, *map(spell, relation.grouping.groups))
-                self.groups[name] = max(records, self.groups.get(name, 0.0)) if len(edges) == 1 else 0.0
-            elif edge.source in joins and not path.conditions:
-                self.pairs[edge.source] = records
-            else:
-                self._learn_share(edges, records, rows)
+    def __init__(self, catalog: Catalog, statistics: Statistics, *, bytes_moved: float = 1.0) -> None:
+        self._known = replace(statistics, rows={table: rows for table, rows in statistics.rows.items() if rows})
+        self._bases = catalog.tables
+        planned = planned_nodes(catalog)
+        weights = Weights()
+        if statistics.measured.epochs:
+            weights = Weights.fitted(statistics.measured, plan_cost(catalog.tables, planned, self._known))
+        self._weights = weights.moving(bytes_moved)
+        self._learned = Learned(planned, self._known, dict(self._known.rows))
+        self._stored = {node.text: node.tables for node in catalog.nodes}
+        self._free = itertools.count(catalog.next_id)
+        self._planned: dict[tuple[object, ...], PlannedNode] = {}
 
-    def _learn_share(self, edges: Sequence[tuple[Edge, Path]], records: float, rows: dict[int, float]) -> None:
-        """From a record for each row that passes: the selectivity, where only one edge has conditions."""
-        chosen = [(edge.source, path.signature) for edge, path in edges if path.conditions]
-        if len(chosen) != 1 or chosen[0][1] is None or not all(rows.get(edge.source) for edge, _ in edges):
-            return
-        source, signature = chosen[0]
-        others = sum(rows[edge.source] for edge, path in edges if not path.conditions)
-        self.shares[source, *(signature or ())] = min(1.0, max(0.0, records - others) / rows[source])
+    def knows(self, relation: Relation) -> bool:
+        """Whether all its base tables have rows."""
+        return all(self._known.rows.get(table.id) for table in tables_of(relation))
+
+    def seconds(self, plans: Iterable[Lowered], beside: Collection[str] = ()) -> float:
+        """The CPU seconds of an epoch for the nodes of some plans, without the nodes that are stored (`beside`)."""
+        found: dict[int, PlannedNode] = {}
+        homes: dict[str, tuple[TableId, ...]] = {}
+        counted: set[int] = set()
+        for lowered in plans:
+            shared = _shared(lowered, {*homes, *beside})
+            relations = {text: relation for relation, texts in lowered.relations.items() for text in texts}
+            placed: dict[int, TableId] = {}
+            for text, node in zip(lowered.texts, lowered.nodes, strict=True):
+                if text not in homes or text not in shared:
+                    tables = self._tables(text, node, is_second=text in homes)
+                    homes[text] = tables
+                    placed |= zip(node.tables, tables, strict=True)
+                    found[tables[0]] = self._with_tables(node, text, relations[text], placed)
+                    counted |= set() if text in shared else {tables[0]}
+                placed |= zip(node.tables, homes[text], strict=True)
+        cost = plan_cost(self._bases, tuple(found.values()), self._known, self._learned)
+        return self._weights.of_plan(cost.only(counted))
+
+    def _tables(self, text: str, node: Node, *, is_second: bool) -> tuple[TableId, ...]:
+        """Those of the stored node with that text, if there is one; a second node has tables of its own."""
+        if text in self._stored and not is_second:
+            return self._stored[text]
+        own = tuple(TableId(next(self._free)) for _ in node.tables)
+        if not is_second:
+            self._stored[text] = own
+        return own
+
+    def _with_tables(self, node: Node, text: str, relation: Relation, placed: dict[int, TableId]) -> PlannedNode:
+        inputs = tuple(placed.get(edge.source, edge.source) for edge in node.edges)
+        name = (text, placed[node.table], inputs)
+        if name not in self._planned:
+            self._planned[name] = PlannedNode(with_tables(node, placed), relation)
+        return self._planned[name]
+
+
+def _shared(lowered: Lowered, known: Collection[str]) -> frozenset[str]:
+    """The nodes of a plan that are known: copies and γ, and what only these read (see `share_nodes`)."""
+    readers = lowered.readers()
+    found: set[str] = set()
+    for text, node in zip(reversed(lowered.texts), reversed(lowered.nodes), strict=True):
+        is_read_by_these = bool(readers[text]) and found.issuperset(readers[text])
+        if text in known and (isinstance(node, OutputNode) or is_read_by_these):
+            found.add(text)
+    return frozenset(found)

@@ -1,13 +1,13 @@
-"""Costs: what a plan is expected to do in an epoch, and to keep.
+"""Costs: the expected work of a plan in an epoch, and the records that it keeps.
 
-In: nothing; `model` makes them. Out: frozen values that add up. Always: numbers are for one epoch of the expected size;
-divided by its changes they are those of one change.
+In: nothing; `cost_model` makes them. Out: frozen values that add up. Always: numbers are for one epoch of the expected
+size; divided by its changes they are those of one change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from viewkeeper.model.work_stats import WorkStats
 
@@ -32,23 +32,14 @@ class TableCost:
         return self.records * self.record_bytes
 
     def plus(self, other: TableCost) -> TableCost:
-        records = self.records + other.records
-        whole = self.stored_bytes + other.stored_bytes
-        return TableCost(
-            self.gets + other.gets,
-            self.scanned + other.scanned,
-            self.writes + other.writes,
-            self.bytes + other.bytes,
-            records,
-            whole / records if records else other.record_bytes,
-        )
+        whole, records = self.stored_bytes + other.stored_bytes, self.records + other.records
+        done = self.gets + other.gets, self.scanned + other.scanned, self.writes + other.writes
+        return TableCost(*done, self.bytes + other.bytes, records, whole / records if records else other.record_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCost:
-    """A node: changes of its base tables, delta rows that it computes with, steps in which it does so, which cost something
-    for however few rows, and its tables, its own first.
-    """
+    """A node: changes of its base tables, delta rows that it reads, queries that it runs, and its tables, its own first."""
 
     changes: float
     computed: float
@@ -90,9 +81,7 @@ class PlanCost:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """CPU seconds for a record read by key, one read in key order, one written, a byte written, a row that is computed
-    with, and a step, for however few rows.
-    """
+    """CPU seconds for a record read by key, one read in key order, one written, a byte written, a delta row, and a query."""
 
     get: float = 1.3e-6
     scan: float = 1.5e-6
@@ -103,10 +92,7 @@ class Weights:
 
     @staticmethod
     def fitted(measured: WorkStats, plan: PlanCost) -> Weights:
-        """The weights with which `plan` explains the CPU time that epochs took: the defaults, larger or smaller.
-
-        What is too little to tell is not fitted.
-        """
+        """The weights with which `plan` explains the CPU time that epochs took: the defaults, each kind times a factor."""
         counts, default = measured.counts, Weights()
         done = list(counts.tables.values())
         gets = sum(one.gets * default.get + one.scanned * default.scan for one in done)
@@ -116,14 +102,12 @@ class Weights:
         computing = counts.read_seconds + counts.apply_seconds - counts.get_seconds - counts.put_seconds
         get, put = _factor(counts.get_seconds, gets), _factor(counts.put_seconds, puts)
         compute = _factor(computing, computed)
-        return Weights(
-            default.get * get,
-            default.scan * get,
-            default.put * put,
-            default.byte * put,
-            default.row * compute,
-            default.step * compute,
-        )
+        written = default.put * put, default.byte * put
+        return Weights(default.get * get, default.scan * get, *written, default.row * compute, default.step * compute)
+
+    def moving(self, times: float) -> Weights:
+        """The weights over a store that moves that many bytes for one that is written: to logs, replicas and compactions."""
+        return replace(self, byte=self.byte + (times - 1.0) * Weights().byte)
 
     def of_node(self, cost: NodeCost) -> float:
         """Equation 4, for an epoch."""

@@ -1,19 +1,20 @@
 """Row flows: which rows reach a node, and which changes of them an epoch brings.
 
-In: relations, and the changes of base tables in an epoch. Out: the conditions on each edge, which columns are a row
-key, which base tables can change a column, the changes that are left after a σ, and what a table with a record for each
-row does for them. Always: an update is taken to change every column of its row that is not in the key; numbers are
-rates, not whole numbers, and none is negative.
+In: relations, the changes of base tables in an epoch, and nodes that are filled. Out: the conditions on each edge, the base
+tables that can change a column, the changes that are left after a σ, the cost of a table with a record for each row;
+statistics learned from filled nodes. Always: an update is taken to change every column of its row that is not in the key;
+numbers are rates, not whole numbers, and none is negative.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from viewkeeper.algebra.canonical import spell
-from viewkeeper.algebra.expressions import AggregationRef, ColumnRef, Expression, columns_of, conjuncts
+from viewkeeper.algebra.expressions import Call, Expression, columns_of, conjuncts, operands
 from viewkeeper.algebra.relations import (
     Aggregation,
     Index,
@@ -28,12 +29,14 @@ from viewkeeper.algebra.relations import (
     inputs_of,
     starts_of,
     tables_of,
+    walk_relations,
 )
 from viewkeeper.algebra.rewriting import over_columns
 from viewkeeper.algebra.row_key import looked_up
 from viewkeeper.model.work_stats import Kinds
 from viewkeeper.plan.cost.costs import TableCost
-from viewkeeper.plan.cost.statistics import distinct, selectivity
+from viewkeeper.plan.cost.statistics import Statistics, among_which, distinct, selectivity
+from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node
 
 Tables = frozenset[int]
 NONE: Tables = frozenset()
@@ -49,9 +52,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What is between a node and one of its sources. `is_direct`: no π is below a condition, so that positions are those of
-    the source; `is_projected`: one is somewhere.
-    """
+    """The operators between a node and a source. `is_direct`: no π is below a condition; `is_projected`: there is a π."""
 
     conditions: tuple[Condition, ...] = ()
     is_direct: bool = True
@@ -123,47 +124,11 @@ def _bases(relation: Relation) -> Tables:
     return frozenset(table.id for table in tables_of(relation))
 
 
-def is_unique(relation: Relation, expressions: Iterable[Expression]) -> bool:
-    """Whether no two rows of `relation` agree in the expressions, because these contain its row key."""
-    key = _key(relation)
-    plain = (over_columns(one, relation) for one in expressions)
-    return key is not None and key <= {one.position for one in plain if isinstance(one, ColumnRef)}
-
-
-def _key(relation: Relation) -> frozenset[int] | None:
-    """The positions of the row key; None where not all of it is among the columns."""
-    match relation:
-        case Scan(table=table):
-            return frozenset(table.position(name) for name in table.key)
-        case Aggregation(grouping=grouping):
-            return frozenset(range(len(grouping.groups)))
-        case Project(input=below, outputs=outputs):
-            return _shown_key(below, [output.expression for output in outputs])
-        case Join(sides=sides) if not relation.keeps_first:
-            keys = [_key(side) for side in sides]
-            starts = starts_of(sides)
-            whole = [{start + part for part in key} for start, key in zip(starts, keys, strict=True) if key is not None]
-            return frozenset().union(*whole) if len(whole) == len(sides) else None
-        case Union() | Index() | RowsOfGroups():
-            return None
-    return _key(inputs_of(relation)[0])
-
-
-def _shown_key(below: Relation, shown: list[Expression]) -> frozenset[int] | None:
-    key = _key(below)
-    plain = [over_columns(one, below) if isinstance(one, AggregationRef) else one for one in shown]
-    places = {one.position: place for place, one in enumerate(plain) if isinstance(one, ColumnRef)}
-    return frozenset(places[part] for part in key) if key is not None and key <= places.keys() else None
-
-
 Flow = dict[int, Kinds]  # by the base table whose changes they come from
 
 
 def sum_of(flow: Flow) -> Kinds:
-    whole = Kinds()
-    for kinds in flow.values():
-        whole = whole.plus(kinds)
-    return whole
+    return reduce(Kinds.plus, flow.values(), Kinds())
 
 
 def sum_flows(flows: Iterable[Flow]) -> Flow:
@@ -213,3 +178,91 @@ def written(kinds: Kinds, records: float, key: float, row: float) -> TableCost:
     """Each record is read, then written; of one that is deleted only the key."""
     size = kinds.total * key + (kinds.inserts + kinds.updates) * row
     return TableCost(kinds.total, 0.0, kinds.total, size, records, key + row)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    node: Node
+    relation: Relation
+
+
+def names_of_groups(node: AggregateNode, relation: Aggregation, paths: Sequence[Path]) -> Iterator[tuple]:
+    """Names that γ of equal groups share: of the rows of one source, and of those of some base tables."""
+    groups = tuple(map(spell, relation.grouping.groups))
+    if len(paths) == 1 and not paths[0].is_projected:
+        yield node.edges[0].source, groups
+    rows = relation.input.rows if isinstance(relation.input, RowsOfGroups) else relation.input
+    parts = list(walk_relations(rows))
+    if all(isinstance(part, Scan | Select | Join) for part in parts):
+        yield tuple(part.table.id for part in parts if isinstance(part, Scan)), groups
+
+
+class Learned:
+    """Statistics from filled nodes, for others: shares of rows that pass conditions, numbers of groups, pairs of joins."""
+
+    def __init__(self, nodes: Sequence[PlannedNode], known: Statistics, rows: Mapping[int, float]) -> None:
+        self.shares: dict[tuple, float] = {}
+        self.groups: dict[tuple, float] = {}
+        self.pairs: dict[int, float] = {}
+        joins = {planned.node.table for planned in nodes if isinstance(planned.node, JoinNode)}
+        for node, relation in ((one.node, one.relation) for one in nodes if one.node.table in known.records):
+            if isinstance(relation, Aggregation):
+                continue
+            sources = [edge.source for edge in node.edges]
+            found = list(zip(sources, (path for _, paths in paths_of(relation) for path in paths), strict=True))
+            source, path = found[0]
+            if source in joins and not path.conditions:
+                self.pairs[source] = known.records[node.table]
+            else:
+                self._learn_share(found, known.records[node.table], rows)
+        for node, relation in ((one.node, one.relation) for one in nodes):
+            match node, relation:
+                case AggregateNode(group_table=table), Aggregation() if table in known.records:
+                    self._learn_groups(node, relation, known, rows)
+
+    def share(self, source: int, path: Path) -> float:
+        """The selectivity of an edge's conditions, ψ of equation 8."""
+        if path.signature is None:
+            return math.prod(selectivity(one.expression) for one in path.conditions)
+        known = self.shares.get((source, *path.signature))
+        return math.prod(self._share_of(source, one.expression) for one in path.conditions) if known is None else known
+
+    def _share_of(self, source: int, condition: Expression) -> float:
+        """Of a disjunction as its parts say, which other nodes may have as their conditions."""
+        parts = tuple(sorted(map(spell, conjuncts(condition))))
+        if (source, *parts) in self.shares:
+            return self.shares[source, *parts]
+        if isinstance(condition, Call) and condition.name == "or":
+            return 1.0 - math.prod(1.0 - self._share_of(source, part) for part in operands(condition, "or"))
+        return selectivity(condition)
+
+    def _learn_groups(
+        self, node: AggregateNode, relation: Aggregation, known: Statistics, rows: Mapping[int, float]
+    ) -> None:
+        """From the groups that the rows that pass have: of how many they are."""
+        ((_, paths),) = paths_of(relation)
+        groups, grouped = known.records[node.group_table], 0.0
+        for edge, path in zip(node.edges, paths, strict=True):
+            grouped += (rows.get(edge.source) or known.records.get(edge.source, 0.0)) * self.share(edge.source, path)
+        possible = among_which(max(grouped, groups), groups)
+        for name in names_of_groups(node, relation, paths):
+            self.groups[name] = max(possible, self.groups.get(name, 0.0))
+
+    def _learn_share(self, paths: Sequence[tuple[int, Path]], records: float, rows: Mapping[int, float]) -> None:
+        """From a record for each row that passes: the selectivity, where only one path from a source has conditions.
+
+        Views that share a copy show that of their disjunction; all are taken to have equally many rows.
+        """
+        chosen = [(source, path) for source, path in paths if path.conditions]
+        if len(chosen) != 1 or chosen[0][1].signature is None or not all(rows.get(source) for source, _ in paths):
+            return
+        source, path = chosen[0]
+        others = sum(rows[source] for source, path in paths if not path.conditions)
+        share = min(1.0, max(0.0, records - others) / rows[source])
+        self.shares[source, *(path.signature or ())] = share
+        match path.conditions:
+            case (Condition(expression=Call(name="or") as either),):
+                parts = operands(either, "or")
+                for part in parts:
+                    name = (source, *sorted(map(spell, conjuncts(part))))
+                    self.shares.setdefault(name, 1.0 - (1.0 - share) ** (1.0 / len(parts)))

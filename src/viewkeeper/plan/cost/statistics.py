@@ -1,7 +1,7 @@
-"""Statistics: what is known of tables, and what is taken for granted where nothing is.
+"""Statistics: the known numbers of tables, and defaults for the others.
 
-In: numbers of rows and records, and what epochs measured. Out: rates of changes, selectivities, bytes of records. Always:
-pure; a number that is not known is a documented default, those of System R where it has one.
+In: numbers of rows and records, and measurements of epochs. Out: rates of changes, selectivities, bytes of records. Always:
+pure; a number that is not known is a documented default, that of System R where it has one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ TEXT_BYTES = 16.0
 _BYTES_NOT_ZERO = {"BOOLEAN": 1.0, "BIGINT": 2.0, "INT128": 3.0, "DOUBLE": 7.0}
 _EQUAL, _RANGE, _OTHER = 1 / 10, 1 / 3, 1 / 3
 _IN_MAX = 1 / 2
+_COUNTLESS = 1e12  # groups, where every row is one
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """`rows` are those of base tables, `records` those of tables of filled nodes, both by table.
-
-    `text_bytes`: how long the texts of a base table are on average; `record_bytes`: how long a key of a node's table is, with
-    its row.
+    """`rows` are those of base tables, `records` those of tables of filled nodes, both by table. `text_bytes`: the average
+    length of the texts of a base table; `record_bytes`: that of a key of a node's table with its row.
     """
 
     rows: Mapping[int, float] = field(default_factory=dict)
@@ -44,20 +43,13 @@ class Statistics:
         return max(1.0, changes / self.measured.epochs) if changes else CHANGES_PER_EPOCH
 
     def rates(self, bases: Sequence[int]) -> dict[int, Kinds]:
-        """The changes of each base table in an epoch: as measured, else equally many updates of each.
-
-        A table that had no change while others had counts as if it had had one.
-        """
+        """The changes of each base table in an epoch: as measured (at least one), else equally many updates of each."""
         seen = self.measured.counts.changes
         shares = {base: float(seen[base].total) if base in seen else 1.0 for base in bases}
         whole = sum(shares.values()) or 1.0
-        return {base: self._kinds(base).times(self.changes_per_epoch * shares[base] / whole) for base in bases}
-
-    def _kinds(self, base: int) -> Kinds:
-        seen = self.measured.counts.changes.get(base)
-        if seen is None or not seen.total:
-            return Kinds(updates=1.0)
-        return seen.times(1 / seen.total)
+        kinds = {base: seen[base].times(1 / seen[base].total) for base in bases if base in seen and seen[base].total}
+        changes = {base: self.changes_per_epoch * shares[base] / whole for base in bases}
+        return {base: kinds.get(base, Kinds(updates=1.0)).times(changes[base]) for base in bases}
 
 
 def selectivity(condition: Expression) -> float:
@@ -87,6 +79,17 @@ def distinct(picks: float, among: float) -> float:
     if among <= 1.0:
         return min(picks, max(among, 0.0))
     return min(picks, among * -math.expm1(picks * math.log1p(-1.0 / among)))
+
+
+def among_which(picks: float, found: float) -> float:
+    """Of how many equally likely things `found` are met in so many picks: `distinct`, the other way round."""
+    low, high = found, _COUNTLESS
+    if distinct(picks, low) >= found * (1 - 1e-9):
+        return low
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if distinct(picks, middle) < found else (low, middle)
+    return low
 
 
 def alone_share(rows: float, groups: float) -> float:

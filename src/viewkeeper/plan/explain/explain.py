@@ -1,10 +1,8 @@
-"""EXPLAIN: the plan that the next epoch runs for one view or for all, in zones, with its tables, what is shared, and
-costs.
+"""EXPLAIN: the plan of one view or of all, in zones, with its tables, the views that share them, and costs.
 
 In: a catalog, the name of a view, and perhaps statistics. Out: text, a Mermaid flowchart or a graph for Graphviz.
-Always: the same catalog gives the same output in every process; it shows the relations that are lowered, and the stored
-nodes that they became. No cost is given for a node whose base tables have no rows, and an estimate is marked as one;
-two digits are enough.
+Always: the same catalog gives the same output in every process; it shows the relations that are lowered, their nodes, and
+the tables that these write. A node whose base tables have no rows has no cost; estimates are marked, and have two digits.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from viewkeeper.algebra.relations import Scan
-from viewkeeper.catalog.catalog import Catalog, StoredNode, ViewDefinition
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.errors import InputError
 from viewkeeper.model.work_stats import Work, add_up
 from viewkeeper.plan.cost.cost_model import plan_cost, planned_nodes
@@ -24,11 +22,13 @@ from viewkeeper.plan.explain.line_text import line_text, tables_at
 from viewkeeper.plan.explain.names import zone_at
 from viewkeeper.plan.explain.pictures import dot_of, mermaid_of
 from viewkeeper.plan.explain.plan_lines import DELTA, Explained, Line, Lines, lines_of, views_of
+from viewkeeper.plan.nodes import Node
+from viewkeeper.plan.share_nodes import placed_nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a plan costs, and what that is taken from."""
+    """The cost of a plan, with the statistics and weights that it follows from."""
 
     plan: PlanCost
     statistics: Statistics
@@ -47,8 +47,7 @@ class Costs:
     def sum_line(self, tables: Collection[int]) -> str:
         """What some nodes hold, and cost for each change of any base table."""
         plan = self.plan.only(tables)
-        held = _held(sum(n.records for n in plan.nodes.values()), sum(n.stored_bytes for n in plan.nodes.values()))
-        return f"{held}; {seconds_text(self._per_change(plan))} of CPU for each change"
+        return f"{_held_by(plan)}; {seconds_text(self._per_change(plan))} of CPU for each change"
 
     def _known(self, catalog: Catalog) -> frozenset[int]:
         """The tables of nodes whose base tables have rows."""
@@ -64,8 +63,10 @@ class Costs:
         records = sum(one or 0 for one in own) if is_counted else node.records
         held = _held(records, node.stored_bytes, is_counted=is_counted)
         each = node.changes or 1.0
-        done = (node.reads / each, node.writes / each, node.bytes / each)
-        return f"{held}; each change: {work_text(*done)}{self._measured(table, node)}"
+        done = {"read": node.reads, "write": node.writes, "byte": node.bytes}
+        counts = ((about(number / each), word) for word, number in done.items())
+        work = ", ".join(f"{text} {word}{'' if text == '1' else 's'}" for text, word in counts)
+        return f"{held}; each change: {work}{self._measured(table, node)}"
 
     def _measured(self, table: int, node: NodeCost) -> str:
         measured = self.statistics.measured
@@ -82,42 +83,27 @@ class Costs:
         """What creating `view`, which is among the views of `catalog`, uses, fills, and adds to each change."""
         needed = catalog.stored(view)
         new = [node for node in needed if node.backfill == view.id]
-        lines = _used_lines(catalog, view, [node for node in needed if node.backfill != view.id])
+        used = [node for node in needed if node.backfill != view.id]
+        others = [other for other in catalog.kept if other.id != view.id]
+        names = dict.fromkeys(other.name for node in used for other in others if node.table in other.needs)
+        nodes = f"{len(used)} stored node{'s'[: len(used) - 1]}"
+        lines = [f"-- uses {nodes} of {', '.join(names)}"] if names else []
         if not new:
             return [*lines, "-- nothing is to be filled, and no change costs more"]
         if not self._known(catalog).issuperset(node.table for node in new):
             return lines
         cost = self.plan.only(node.table for node in new)
         sources = {source for node in new for source in node.reads}.difference(node.table for node in new)
-        rows = {source: self._rows(source) for source in sources}
-        held = _held(sum(n.records for n in cost.nodes.values()), sum(n.stored_bytes for n in cost.nodes.values()))
+        known = self.statistics.rows
+        rows = {one: known[one] if one in known else self.plan.nodes[one].tables[one].records for one in sources}
         edges = sum(rows.get(source, 0.0) for node in new for source in node.reads)
         seconds = seconds_text(self.weights.of_filling(cost, edges))
         tables = sum(len(node.tables) for node in cost.nodes.values())
-        filled = f"{tables} table{'s'[: tables - 1]}"
-        lines.append(f"-- to be filled: {filled} from {about(sum(rows.values()))} rows, {held}, {seconds}")
+        filled = f"{tables} table{'s'[: tables - 1]} from {about(sum(rows.values()))} rows"
         before = self.plan.only(self.plan.nodes.keys() - cost.nodes.keys())
-        lines.append(
-            f"-- each change costs {seconds_text(self._per_change(cost))} of CPU more; "
-            f"now {seconds_text(self._per_change(before))}"
-        )
-        return lines
-
-    def _rows(self, source: int) -> float:
-        if source in self.statistics.rows:
-            return self.statistics.rows[source]
-        return self.plan.nodes[source].tables[source].records
-
-
-def _used_lines(catalog: Catalog, view: ViewDefinition, used: Sequence[StoredNode]) -> list[str]:
-    """The views that stored nodes are kept for already."""
-    names: Mapping[str, None] = dict.fromkeys(
-        other.name for node in used for other in catalog.kept if other.id != view.id and node.table in other.needs
-    )
-    if not names:
-        return []
-    count = len(used)
-    return [f"-- uses {count} stored node{'s'[: count - 1]} of {', '.join(names)}"]
+        more, now = (seconds_text(self._per_change(one)) for one in (cost, before))
+        lines.append(f"-- to be filled: {filled}, {_held_by(cost)}, {seconds}")
+        return [*lines, f"-- each change costs {more} of CPU more; now {now}"]
 
 
 def _held(records: float, size: float, *, is_counted: bool = False) -> str:
@@ -125,13 +111,8 @@ def _held(records: float, size: float, *, is_counted: bool = False) -> str:
     return f"{count} record{'' if count in ('1', 'about 1') else 's'}, {bytes_text(size)}"
 
 
-def work_text(reads: float, writes: float, size: float) -> str:
-    return ", ".join(map(_counted, (reads, writes, size), ("read", "write", "byte")))
-
-
-def _counted(number: float, word: str) -> str:
-    text = about(number)
-    return f"{text} {word}{'' if text == '1' else 's'}"
+def _held_by(plan: PlanCost) -> str:
+    return _held(sum(n.records for n in plan.nodes.values()), sum(n.stored_bytes for n in plan.nodes.values()))
 
 
 def about(number: float) -> str:
@@ -191,28 +172,29 @@ def plan_lines(catalog: Catalog, views: Sequence[ViewDefinition]) -> Lines:
 
 
 def _explained(catalog: Catalog, view: ViewDefinition) -> Explained:
-    by_text = {node.text: node for node in catalog.stored(view)}
     lowered = lower(catalog, view)
+    nodes = placed_nodes(lowered, catalog.stored(view))
+    by_text = dict(zip(lowered.texts, nodes, strict=True))
     stored = {part: [by_text[text].table for text in texts] for part, texts in lowered.relations.items()}
-    reads: dict[int, Sequence[int]] = {node.table: node.reads for node in by_text.values()}
-    return Explained(view.id, view.name, lowered.relation, view.node.table, stored, reads)
+    by_table: dict[int, Node] = {node.table: node for node in nodes}
+    return Explained(view.id, view.name, lowered.relation, view.node.table, stored, by_table, view.shown)
 
 
 def lines_text(lines: Lines, notes: Mapping[int, str] | None = None) -> str:
     """A heading where the zone changes, the tables kept, the views that share a line, and a note on each stored node."""
-    told: list[str] = []
+    texts: list[str] = []
     zone, left = "", dict(notes or {})
-    for place, (line, views) in enumerate(zip(lines, views_of(lines), strict=True)):
+    for number, (line, views) in enumerate(zip(lines, views_of(lines), strict=True)):
         if zone_at(line) != zone:
             zone = zone_at(line)
-            told.append(f"-- zone {zone}")
+            texts.append(f"-- zone {zone}")
         shared = f"  -- shared by {', '.join(views)}" if len(views) > 1 else ""
-        told.append(f"r{place} := {line_text(line)}{shared}")
-        kept = tables_at(lines, place)
-        told += [f"   -- keeps {table.name}: {table.records}" for table in kept]
+        texts.append(f"r{number} := {line_text(line)}{shared}")
+        kept = tables_at(lines, number)
+        texts += [f"   -- keeps {table.name}: {table.records}" for table in kept]
         note = left.pop(_stored(line) or 0, None) if kept else None
-        told += [f"   -- {note}"] if note is not None else []
-    return "\n".join(told)
+        texts += [f"   -- {note}"] if note is not None else []
+    return "\n".join(texts)
 
 
 def _stored(line: Line) -> int | None:

@@ -1,9 +1,9 @@
 """Names in a plan: of the columns of a relation, of its row key, and of its zone.
 
-In: a relation. Out: expressions whose text names columns, texts of expressions, the names of the row key, and the text
-of the zone. Always: within one relation no two columns have one name, except where a single table or select list has it
-twice; a name does not depend on aliases. Two relations have one zone text when they have one row key; rows do not move
-within a zone, and a zone border is a shuffle (paper 3, section 4.2).
+In: a relation. Out: expressions whose text names columns, texts of expressions, the names of the row key, and the text of
+the zone. Always: within a relation the columns of several tables have different names, which do not depend on aliases. Two
+relations have one zone text when they have one row key; rows do not move within a zone, and a zone border is a shuffle
+(paper 3, section 4.2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from viewkeeper.algebra.relations import (
     tables_of,
 )
 from viewkeeper.algebra.rewriting import aggregation_below, column_refs
-from viewkeeper.algebra.row_key import key_sides, looked_up
+from viewkeeper.algebra.row_key import KeyPart, key_sides, looked_up, root_of, row_key
 from viewkeeper.model.memo import once_for_each
 from viewkeeper.plan.explain.plan_lines import ENTRIES, Line
 
@@ -83,10 +83,7 @@ def owners_of(relation: Relation) -> tuple[str, ...]:
 
 
 def disambiguated(join: Join, sides: Sequence[Sequence[tuple[str, str]]], often: Counter[str]) -> list[str]:
-    """Names (owner, name) of all sides in a row; a name that occurs more than once is prefixed by its owner.
-
-    The owner is its base table where only one side reads it, else the number of the side.
-    """
+    """The names of all sides; one that occurs more than once is prefixed by its base table, or else by the side's number."""
     bases = [{base.name for base in tables_of(side)} for side in join.sides]
     found = []
     for number, side in enumerate(sides, 1):
@@ -136,7 +133,7 @@ def zone_of(relation: Relation) -> str:
     match relation:
         case Scan(table=table):
             return f"{table.name}({', '.join(table.key)})"
-        case Aggregation(input=source):
+        case Aggregation(input=source) | Index(input=source):
             return f"{subject_of(source)} by ({', '.join(key_of(relation))})"
         case Join():
             return " × ".join(map(_part_of_zone, key_sides(relation)))
@@ -144,8 +141,6 @@ def zone_of(relation: Relation) -> str:
             return "(branch, key) of " + " ∪ ".join(map(_part_of_zone, inputs))
         case Top(input=source, order=order):
             return f"{subject_of(source)} by rank of ({', '.join(order_text(source, part) for part in order)})"
-        case Index(input=source):
-            return f"{subject_of(source)} by ({', '.join(key_of(relation))})"
     return zone_of(relation.input)
 
 
@@ -159,21 +154,26 @@ def zone_at(line: Line) -> str:
 
 def key_of(relation: Relation) -> tuple[str, ...]:
     """The names of the row key of a relation."""
-    match relation:
-        case Scan(table=table):
-            return table.key
-        case Aggregation(input=source, grouping=grouping):
-            return tuple(text_over(source, group) for group in grouping.groups)
-        case Join(sides=sides):
-            return key_of(sides[0]) if relation.keeps_first else _key_of_sides(relation)
-        case Union(inputs=inputs):
-            keys = {key_of(source) for source in inputs}
-            return ("branch", *(keys.pop() if len(keys) == 1 else ("key",)))
-        case Top():
-            return ("rank",)
-        case Index(key=key):
-            return tuple(relation.input.columns[position].name for position in key)
-    return key_of(relation.input)
+    root = root_of(relation)
+    if isinstance(root, Join):
+        return key_of(root.sides[0]) if root.keeps_first else _key_of_sides(root)
+    return tuple(map(_name_of, row_key(root)))
+
+
+def _name_of(part: KeyPart) -> str:
+    match part.origin, part.number:
+        case Scan(table=table), number:
+            return table.key[number]
+        case Index(key=key, input=source), number:
+            return source.columns[key[number]].name
+        case Aggregation(input=source, grouping=grouping), number:
+            return text_over(source, grouping.groups[number])
+        case Union(), 0:
+            return "branch"
+        case Union(inputs=inputs), _:
+            keys = {", ".join(key_of(source)) for source in inputs}
+            return keys.pop() if len(keys) == 1 else "key"
+    return "rank"
 
 
 def subject_of(relation: Relation) -> str:
@@ -204,25 +204,16 @@ def _key_of_sides(join: Join) -> tuple[str, ...]:
     names = [{name.text for name in names_of(side)} for side in join.sides]
     every = [each | {part.lower() for part in key} for each, key in zip(names, keys, strict=True)]
     often = Counter(name for each in every for name in each)
-    owners = [_key_owners(side) for side in join.sides]
+    origins = [[part.origin for part in row_key(side)] for side in join.sides]
+    owners = [[one.table.name if isinstance(one, Scan) else "" for one in side] for side in origins]
     pairs, lookups = zip(owners, keys, strict=True), looked_up(join)
     sides = [[] if number in lookups else list(zip(*pair, strict=True)) for number, pair in enumerate(pairs)]
     return tuple(disambiguated(join, sides, often))
 
 
-def _key_owners(relation: Relation) -> tuple[str, ...]:
-    """For each part of the row key, the base table whose key it is part of."""
-    root = _root(relation)
-    if isinstance(root, Scan):
-        return (root.table.name,) * len(root.table.key)
-    if isinstance(root, Join):
-        return tuple(owner for side in key_sides(root) for owner in _key_owners(side))
-    return ("",) * len(key_of(relation))
-
-
 def _part_of_zone(relation: Relation) -> str:
     """The zone of one side, in a form that can precede or follow ×."""
-    root = _root(relation)
+    root = root_of(relation)
     if isinstance(root, Join) and len(sides := key_sides(root)) == 1:
         return _part_of_zone(sides[0])
     return zone_of(root) if isinstance(root, Scan | Join) else f"[{zone_of(root)}]"
@@ -231,11 +222,4 @@ def _part_of_zone(relation: Relation) -> str:
 def _part_of_subject(relation: Relation) -> str:
     """The subject of one side, in a form that can precede or follow ⋈."""
     subject = subject_of(relation)
-    return f"[{subject}]" if isinstance(_root(relation), Join | Union) else subject
-
-
-def _root(relation: Relation) -> Relation:
-    """The relation at or below that determines the row key; σ, π and a view do not change it."""
-    while isinstance(relation, Select | Project | ViewRows):
-        relation = relation.input
-    return relation
+    return f"[{subject}]" if isinstance(root_of(relation), Join | Union) else subject

@@ -1,14 +1,15 @@
 """Pictures of a plan, as the papers draw it: tables as boxes, expressions as circles (paper 3, figures 2 and 3).
 
-In: the lines of a plan. Out: its vertices and edges; a Mermaid flowchart, or a graph for Graphviz, whose `dot` lays it
-out. Always: an edge goes from a lower index to a higher one, and has the colour of the view that it leads to; the same
-plan gives the same text; all texts are printable, and no text of a query can leave its label.
+In: the lines of a plan. Out: its vertices and edges; a Mermaid flowchart, or a graph for Graphviz. Always: an edge goes from
+a lower index to a higher one, and has the colour of the view that it leads to; the same plan gives the same text; all
+texts are printable, and no text of a query can leave its label.
 """
 
 from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from itertools import cycle
 
 from viewkeeper.algebra.relations import Scan
 from viewkeeper.plan.explain.line_text import line_parts, tables_at
@@ -28,10 +29,7 @@ _BARE = ("δ", "σ", "π")  # their text is one bracket, which a caption can omi
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """`title` is the name of a table or the symbol of an expression, `caption` the rest of its text.
-
-    `views` are those that need it.
-    """
+    """`title` is the name of a table or the symbol of an expression, `caption` the rest; `views` are those that need it."""
 
     kind: str
     title: str
@@ -137,12 +135,16 @@ def dot_of(lines: Lines) -> str:
     picture = picture_of(lines)
     text = ["digraph plan {"]
     text += [f"  {line}" for line in _graphviz_settings(_LEGEND if picture.vertices else "no views")]
-    for number, ((zone, _), places) in enumerate(_clusters(picture).items()):
+    clusters: dict[tuple[str, tuple[str, ...]], list[int]] = {}  # by views too, or it would be as wide as the picture
+    for place, vertex in enumerate(picture.vertices):
+        clusters.setdefault((vertex.zone, vertex.views), []).append(place)
+    for number, ((zone, _), places) in enumerate(clusters.items()):
         text.append(f"  subgraph cluster_{number} {{")
         text.append(f"    label={_graphviz_text(_cut(f'zone {zone}', 2 * _LINE))} tooltip={_graphviz_text(zone)}")
         text += [f"    {_graphviz_vertex(place, picture.vertices[place])}" for place in places]
         text.append("  }")
-    colours = _colours_of_views(picture)
+    names = dict.fromkeys(view for vertex in picture.vertices for view in vertex.views)
+    colours = dict(zip(names, cycle(_EDGES), strict=False))
     for source, target in picture.edges:
         views = picture.vertices[target].views
         colour = colours[views[0]] if len(views) == 1 else _EDGE_OF_MANY
@@ -158,19 +160,6 @@ def _graphviz_settings(label: str) -> list[str]:
         f'node [shape=box style="filled,rounded" {font} fontsize=11 margin="0.12,0.06"]',
         "edge [penwidth=1.4 arrowsize=0.7]",
     ]
-
-
-def _clusters(picture: Picture) -> dict[tuple[str, tuple[str, ...]], list[int]]:
-    """The vertices of each zone, by the views that need them: a zone of many views would be as wide as the picture."""
-    found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for place, vertex in enumerate(picture.vertices):
-        found.setdefault((vertex.zone, vertex.views), []).append(place)
-    return found
-
-
-def _colours_of_views(picture: Picture) -> dict[str, str]:
-    views = dict.fromkeys(view for vertex in picture.vertices for view in vertex.views)
-    return {view: _EDGES[number % len(_EDGES)] for number, view in enumerate(views)}
 
 
 def _graphviz_vertex(place: int, vertex: Vertex) -> str:

@@ -1,8 +1,8 @@
-"""The lines of an explained plan: the vertices of paper 3, each once, in the order in which rows pass through them.
+"""The lines of an explained plan: the vertices of paper 3, in the order in which rows pass through them.
 
-In: views, each with its relation and the stored nodes that keep parts of it. Out: lines that refer to their inputs by
-index. Always: an input comes before its readers; a base table, a stored node and a view have one line, whoever reads
-them; σ and π have one for each time that they are computed.
+In: views, each with its relation and the nodes that keep parts of it. Out: lines that refer to their inputs by index.
+Always: an input comes before its readers; a base table, a stored node and a view have one line, σ and π one for each time
+that they are computed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 from viewkeeper.algebra.relations import Join, Relation, RowsOfGroups, Scan, ViewRows, inputs_of, is_product
 from viewkeeper.model.schema import TableId, TableSchema
+from viewkeeper.plan.nodes import Node, OutputColumn
 
 BASE, DELTA, ENTRIES, OPERATOR, VIEW = "base", "delta", "entries", "operator", "view"
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A view to explain. `table` is its own, `stored` are those of the stored nodes that keep parts of its relation.
-
-    A part that is needed with different columns has several. `reads` are the tables that each stored node reads.
+    """A view to explain. `table` is its own, `stored` are those of the nodes that keep parts of its relation: several, if a
+    part is needed with different columns. `nodes` are all of the view, by their tables; `shown` are its columns.
     """
 
     id: TableId
@@ -29,13 +29,14 @@ class Explained:
     relation: Relation
     table: int | None = None
     stored: Mapping[Relation, Sequence[int]] = field(default_factory=dict)
-    reads: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    shown: tuple[OutputColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`relation` is what the line emits rows of: a base table; its DELTA; the REVERSE-JOIN below a join; an operator;
-    or a view, which alone has a `name`.
+    """A line that emits the rows of `relation`: of a base table; its DELTA; the REVERSE-JOIN below a join; an operator; or a
+    view, which alone has a `name` and columns that are `shown`. `node` keeps it, if one does, in the table `stored`.
     """
 
     kind: str
@@ -43,6 +44,8 @@ class Line:
     inputs: tuple[int, ...] = ()
     stored: int | None = None
     name: str = ""
+    node: Node | None = None
+    shown: tuple[OutputColumn, ...] = ()
 
 
 Lines = tuple[Line, ...]
@@ -73,7 +76,9 @@ class _Builder:
     def add_view(self, view: Explained) -> int:
         if (VIEW, -view.id) not in self._known:
             source = self._add_relation(view.relation, view, view.table)
-            self._known[VIEW, -view.id] = self._add(Line(VIEW, view.relation, (source,), view.table, view.name))
+            node = view.nodes.get(view.table or 0)
+            line = Line(VIEW, view.relation, (source,), view.table, view.name, node, view.shown)
+            self._known[VIEW, -view.id] = self._add(line)
         return self._known[VIEW, -view.id]
 
     def _add_relation(self, relation: Relation, view: Explained, reader: int | None) -> int:
@@ -91,14 +96,16 @@ class _Builder:
                 return self.add_view(self._view_of(other)) if known is None else known
         reader = reader if table is None else table
         inputs = tuple(self._add_relation(part, view, reader) for part in inputs_of(relation))
+        node = view.nodes.get(table or 0)
         if isinstance(relation, Join) and not is_product(relation):
-            inputs = (self._add(Line(ENTRIES, relation, inputs, table)),)
-        return self._add(Line(OPERATOR, relation, inputs, table))
+            inputs = (self._add(Line(ENTRIES, relation, inputs, table, node=node)),)
+        return self._add(Line(OPERATOR, relation, inputs, table, node=node))
 
     def _stored(self, relation: Relation, view: Explained, reader: int | None) -> int | None:
-        """The stored node that keeps the relation for `reader`; several are returned in turn."""
-        known = view.stored.get(relation, ())
-        found = [table for table in known if table == reader or table in view.reads.get(reader or 0, ())]
+        """The table of the node that keeps the relation for `reader`; several are returned in turn."""
+        edges = view.nodes[reader].edges if reader is not None and reader in view.nodes else ()
+        read = {reader, *(edge.source for edge in edges)}
+        found = [table for table in view.stored.get(relation, ()) if table in read]
         if len(found) < 2:
             return found[0] if found else None
         self._visits[reader, relation] += 1

@@ -1,8 +1,8 @@
-"""Base rows in HBase: reads of the tables of its users that are mapped.
+"""Base rows in HBase: reads of users' mapped tables.
 
-In: keys, or a range of them. Out: rows. Always: rows as they are when HBase is asked: each row is one moment, and a
-scan is not. A row whose key is none of ours, or with a cell that does not decode, is left out. Where HBase has the rows
-in another order than ours (numbers as text), a scan reads them all and sorts them: it takes the memory that they take.
+In: keys, or a range of them. Out: rows. Always: rows are as they are when HBase is asked: each row is of one moment, a
+scan is not. A row whose key or whose cell does not decode is left out. Where HBase orders rows otherwise (numbers as
+text), a scan reads and sorts all of them in memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.errors import InputError, InvariantBroken
+from viewkeeper.errors import InputError
 from viewkeeper.model.foreign_rows import decode_row_keys, encode_row_keys, foreign_of, rows_of_cells
 from viewkeeper.model.keys import after_prefix
-from viewkeeper.model.positions import Positions, SplitPoints, Stream
+from viewkeeper.model.positions import SplitPoints
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.stored_rows import Image
 from viewkeeper.ports.base_rows import Mapped
@@ -35,7 +35,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """Rows as HBase has them: their cells, by value column and row, and what they make. None: there is none."""
+    """Rows as HBase has them: their cells, by value column and row, and their images; None: there is none."""
 
     cells: list[list[Any]]
     images: list[Image]
@@ -52,7 +52,7 @@ class FoundRows:
 
 
 class BaseRows(RecordsPart):
-    """What the port `BaseTables` reads."""
+    """The reads of the port `BaseTables`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,77 +61,53 @@ class BaseRows(RecordsPart):
     def map_table(self, schema: TableSchema, using: str | None, options: Mapping[str, str]) -> Mapped:
         return map_table(self._site.connections, self._site.address.namespace, schema, using, options)
 
-    def warnings(self) -> tuple[str, ...]:
-        """Which mapped tables views cannot follow now."""
+    def _warnings(self) -> tuple[str, ...]:
+        """Why views cannot follow some of the mapped tables now."""
         tables = Catalog.from_json(self.read_catalog()).tables
         mapped = [table.foreign for table in tables if table.foreign is not None]
         found = [warning for foreign in mapped for warning in warnings_of(self._site.connections, foreign)]
         return tuple(dict.fromkeys(found))
 
-    def get(self, table: int, key: bytes) -> Image:
-        return self.get_many(table, [key])[0]
-
     def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
         schema = self._schema(table)
         return [None] * len(keys) if schema is None else self._read(schema, encode_row_keys(schema, keys)).images
 
-    def scan(
-        self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        return itertools.chain.from_iterable(self._lists(table, start, stop, reverse=reverse))
-
     def hold_rows(self) -> RowsNow:
         return RowsNow(self)
-
-    def moves_after(self, stamp: int) -> bool:
-        return False
-
-    def parts(self, table: int) -> Sequence[int]:
-        return (0,)
-
-    def part_of(self, stream: Stream) -> int:
-        raise InvariantBroken("HBase's log has no before-images")
-
-    def scan_as_of(
-        self, table: int, part: int, positions: Positions, low: bytes = b"", high: bytes | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        raise InvariantBroken("HBase's log has no before-images")
 
     def row_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> SplitPoints:
-        """Of a table that HBase has in another order one piece, with no more rows read than asked for."""
+        """One piece where HBase orders rows otherwise, without reading more than `rows_max`."""
         schema = self._schema(table)
         first = after + b"\x00" if after else after
         if schema is not None and row_spans(schema, first, None) is None:
-            rows = list(
-                itertools.islice((row for page in self._pages(schema, (b"", None)) for _, row in page), rows_max)
-            )
-            return SplitPoints((after, None), len(rows), sum(map(len, rows)))
+            rows = (row for page in self._pages(schema, (b"", None)) for _, row in page)
+            sizes = list(map(len, itertools.islice(rows, rows_max)))
+            return SplitPoints((after, None), len(sizes), sum(sizes))
         lists = self._lists(table, first, None)
         return find_split_points(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
-    def count_rows(self, table: int) -> int:
-        """Counted, up to some ten thousand; of more, as many as DELTA has records, if that is more."""
-        schema = self._schema(table)
+    def parts(self, table: int) -> dict[int, int]:
+        """One part. Its rows are counted up to some ten thousand; beyond that, DELTA's records tell, if they are more."""
+        schema, counted = self._schema(table), 0
         if schema is None or schema.delta is None:
-            return 0
-        counted = 0
+            return {0: 0}
         for page in walk(lambda scan: self._results(schema, scan, keys_only=True), (b"", None), first=5_000):
             counted += len(page)
             if counted >= _COUNTED:
-                return max(counted, self.read_epoch_record().size(schema.delta).records)
-        return counted
+                return {0: max(counted, self.read_epoch_record().size(schema.delta).records)}
+        return {0: counted}
 
     def _schema(self, table: int) -> TableSchema | None:
-        """The table under an id; None where there is none."""
+        """The mapped table with an id, if there is one."""
         if table not in self._mapped:
             tables = Catalog.from_json(self.read_catalog()).tables
             self._mapped |= {one.id: one for one in tables if one.foreign is not None}
         return self._mapped.get(table)
 
     def _read(self, schema: TableSchema, row_keys: Sequence[bytes]) -> FoundRows:
-        """The rows under row keys; HBase cannot have an empty one, or one that is too long."""
+        """The rows under row keys; HBase is not asked for an empty one, or one that is too long."""
         columns, name = _columns(schema), foreign_of(schema).table
         results: list[Any] = [thrift().TResult(columnValues=[]) for _ in row_keys]
         asked = [at for at, row in enumerate(row_keys) if 0 < len(row) <= ROW_KEY_BYTES_MAX]
@@ -158,7 +134,7 @@ class BaseRows(RecordsPart):
     def _sorted(self, schema: TableSchema, start: bytes, stop: bytes | None, *, reverse: bool) -> Pairs:
         (column,) = schema.key_columns
         if len(start) == 1 + (column.type.width or 0) and stop == after_prefix(start):  # one key
-            row = self.get(schema.id, start)
+            row = self.get_many(schema.id, [start])[0]
             return [] if row is None else [(start, row)]
         pages = self._pages(schema, (b"", None))
         found = [pair for page in pages for pair in page if start <= pair[0] and (stop is None or pair[0] < stop)]
@@ -190,8 +166,8 @@ class RowsNow:
         self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         if self._is_closed:
-            raise InputError("the rows are no longer held", "hold them again")
-        return self._rows.scan(table, start, stop, reverse=reverse)
+            raise InputError("the rows of the snapshot were released", "open a new snapshot")
+        return itertools.chain.from_iterable(self._rows._lists(table, start, stop, reverse=reverse))
 
     def close(self) -> None:
         self._is_closed = True

@@ -1,15 +1,14 @@
 """Base writes in HBase: rows of mapped tables, each written by itself.
 
 In: writes as functions of the rows found. Out: puts and deletes of cells; positions of the log that cover them. Always:
-a row is changed by one mutation, or not at all, and only in cells whose value changes, so that writers of other columns
-lose nothing. A put or a delete may be repeated, because its reply was lost; a test-and-set is sent once. A delete hides
-what was read, by its own stamp, and returns when HBase's clock has passed that stamp, so what is put after it is seen.
-What was put with a stamp that is still to come is replaced under the same stamp, or it would hide the new value.
+a row is changed by one mutation, and only in cells whose value changes, so that writers of other columns lose nothing.
+A put or a delete is sent again when its reply was lost, a test-and-set is not. A delete hides cells by the stamps that
+were read, and returns when HBase's clock has passed these, so later puts are seen. A cell with a future stamp is
+replaced under the same stamp, or it would hide the new value.
 
 A row that is only to be logged as it is has its cells put again. Changes that no server's log holds (truncated tables,
-tables made anew, cells that expired, deletes that a major compaction has removed) become writes of cells, to be staged:
-nothing of them is written to the user's table. A missing cell is hidden by its own stamp, so that what is put later is
-seen.
+tables made anew, expired cells, deletes that a major compaction has removed) are staged as writes of cells, and nothing
+is written to the user's table. A missing cell is hidden by its own stamp, so that later puts are seen.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from viewkeeper.errors import BadRow, InputError, RowsApart, StoreBusy, StoreUnavailable, UnknownName, UnsupportedSql
 from viewkeeper.model.foreign_rows import (
+    CELLS_SCHEMA,
     HIDE,
     KEY_BYTES_MAX,
     NEVER,
     READ,
-    CellRows,
     cell_rows,
     decode_cells,
     encode_cells,
@@ -38,20 +37,18 @@ from viewkeeper.model.foreign_rows import (
     foreign_of,
 )
 from viewkeeper.model.keybatches import hashes_of_keys
+from viewkeeper.model.positions import Positions
 from viewkeeper.model.read_frontier import ReadTimestamp
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Cell, TableSchema
 from viewkeeper.model.stored_rows import Expected, Image, RowWrites
-from viewkeeper.ports.log import CELLS_SCHEMA
+from viewkeeper.ports.base_rows import Mapped
 from viewkeeper.stores.hbase.base_rows import BaseRows, FoundRows
+from viewkeeper.stores.hbase.log import LogPart
 from viewkeeper.stores.hbase.mapping import ask_user_table
-from viewkeeper.stores.hbase.snapshot_copy import VISIBLE_SECONDS
+from viewkeeper.stores.hbase.snapshot_copy import BEFORE_ALL, VISIBLE_SECONDS
+from viewkeeper.stores.hbase.snapshot_reads import ReadsPart
 from viewkeeper.stores.hbase.thrift_cells import BATCH_RECORDS, ROW_BYTES_MAX, by_size, in_batches, thrift
-
-if TYPE_CHECKING:
-    from viewkeeper.model.positions import Positions
-    from viewkeeper.ports.base_rows import Mapped
-    from viewkeeper.stores.hbase.snapshot_reads import CellSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ class RowChange:
 def changes_of(
     schema: TableSchema, row_keys: Sequence[bytes], found: FoundRows, afters: Sequence[Image], repeats: Sequence[bool]
 ) -> list[RowChange]:
-    """One for each row that changes; one that `repeats` is put again as it is, whether it decodes or not."""
+    """The change of each row that changes; a row that `repeats` is put again as it is, whether it decodes or not."""
     both = _cells(schema, [*found.images, *afters])
     was, new = [column[: len(row_keys)] for column in both], [column[len(row_keys) :] for column in both]
     cells, now_ms = foreign_of(schema).cells, time.time_ns() // 1_000_000
@@ -100,7 +97,7 @@ def changes_of(
 
 
 def _cells(schema: TableSchema, rows: Sequence[Image]) -> list[list[bytes | None]]:
-    """The values of rows as cells, by column."""
+    """The cells' values of rows, by column."""
     arrays = decode_rows(schema.value_columns, pa.array(rows, pa.binary()))
     mapped = zip(arrays, schema.value_columns, foreign_of(schema).cells, strict=True)
     return [encode_cells(array, column.type, cell.encoding).to_pylist() for array, column, cell in mapped]
@@ -128,7 +125,7 @@ def _require_room(schema: TableSchema, row: bytes, values: Sequence[bytes | None
 
 
 def _require_decoded(schema: TableSchema, index: int, value: bytes) -> None:
-    """Raise where a write would leave a cell as it is because of which its row is none."""
+    """Raise where a write would leave a cell that does not decode, so that there would be no row."""
     column, cell = schema.value_columns[index], foreign_of(schema).cells[index]
     _, wrong = decode_cells(pa.array([value], pa.binary()), column.type, cell.encoding)
     if wrong[0]:
@@ -138,11 +135,8 @@ def _require_decoded(schema: TableSchema, index: int, value: bytes) -> None:
         )
 
 
-_BEFORE_ALL = 0  # in the log's order
-
-
 def missing_changes(schema: TableSchema, keys: Sequence[bytes], known: Sequence[Image], found: FoundRows) -> pa.Table:
-    """`known`: the records of DELTA under these keys, read before what is `found`."""
+    """Writes of cells that turn `known`, DELTA's records under these keys, into what was `found` afterwards."""
     rows = cell_rows(schema, pa.array(known, pa.binary()))
     stamps = np.array(
         [[NEVER if cell is None else cell.timestamp for cell in column] for column in found.cells], np.int64
@@ -151,39 +145,26 @@ def missing_changes(schema: TableSchema, keys: Sequence[bytes], known: Sequence[
     gone = (rows.stamps > rows.hidden) & ~there
     anew = there & ((rows.read > NEVER) | (stamps <= rows.hidden))
     writes = [
-        {"kind": HIDE, "stamp": rows.stamps[place], "order": 0, "key": keys[place[1]], "column": place[0]}
-        for place in zip(*np.nonzero(gone), strict=True)
+        {"kind": HIDE, "stamp": rows.stamps[i, at], "order": BEFORE_ALL, "key": keys[at], "column": i}
+        for i, at in zip(*np.nonzero(gone), strict=True)
     ]
-    writes += [_read(rows, place, keys, found) for place in zip(*np.nonzero(anew), strict=True)]
+    for i, at in zip(*np.nonzero(anew), strict=True):
+        cell, stamp = found.cells[i][at], max(found.cells[i][at].timestamp, rows.hidden[i, at] + 1)
+        order = {"order": max(rows.read[i, at], BEFORE_ALL), "key": keys[at], "column": i}
+        writes.append({"kind": READ, "stamp": stamp, "value": cell.value} | order)
     return pa.Table.from_pylist([{"position": 0, "value": None} | write for write in writes], CELLS_SCHEMA)
-
-
-def _read(rows: CellRows, place: tuple[int, int], keys: Sequence[bytes], found: FoundRows) -> dict[str, object]:
-    cell = found.cells[place[0]][place[1]]
-    stamp = max(cell.timestamp, rows.hidden[place] + 1)
-    order = {"order": max(rows.read[place], _BEFORE_ALL), "key": keys[place[1]], "column": place[0]}
-    return {"kind": READ, "stamp": stamp, "value": cell.value} | order
 
 
 _TRIES_MAX = 200
 _TICK_SECONDS = 0.001  # of HBase's clock, in which stamps are
 
 
-class BaseWrites(BaseRows):
-    """What the port `BaseTables` writes."""
-
-    if TYPE_CHECKING:
-
-        def ends(self) -> Positions: ...
-
-        def require_log(self) -> None: ...
-
-        def hold(self, moment: ReadTimestamp, partitions: Sequence[int]) -> CellSnapshot: ...
-
-        def stage_cells(self, table: TableSchema, cells: pa.Table) -> None: ...
+class BaseWrites(BaseRows, ReadsPart, LogPart):
+    """The writes of the port `BaseTables`."""
 
     def write(self, writes: Sequence[RowWrites], *, apart: bool = False) -> Positions:
         tables = {write.table: self._require(write.table) for write in writes}
+        before = self.growing()
         keys = {table: list(dict.fromkeys(k for w in writes if w.table == table for k in w.keys)) for table in tables}
         if not apart and sum(map(len, keys.values())) > 1:
             raise RowsApart(
@@ -194,15 +175,15 @@ class BaseWrites(BaseRows):
         time.sleep(VISIBLE_SECONDS if known else 0)
         found = {table: self._read(schema, rows[table]) for table, schema in tables.items()}
         read = time.monotonic()
-        images = {(table, key): image for table in tables for key, image in _pairs(keys[table], found[table])}
+        ids = {table: [(table, key) for key in keys[table]] for table in tables}
+        images = dict(pair for table in tables for pair in zip(ids[table], found[table].images, strict=True))
         repeated = _merge(writes, images)
         for table, schema in tables.items():
-            places = [(table, key) for key in keys[table]]
-            afters, again = [images[place] for place in places], [place in repeated for place in places]
+            afters, again = [images[row] for row in ids[table]], [row in repeated for row in ids[table]]
             self._send(schema, changes_of(schema, rows[table], found[table], afters, again), read)
             if table in known:
-                self.stage_cells(schema, missing_changes(schema, keys[table], known[table], found[table]))
-        return self.ends()
+                self._staging.append(schema, missing_changes(schema, keys[table], known[table], found[table]))
+        return self.ends_since(before)
 
     def _known(self, schema: TableSchema, keys: Sequence[bytes]) -> list[Image]:
         """The committed records of DELTA under these keys."""
@@ -214,8 +195,8 @@ class BaseWrites(BaseRows):
         return held.get_each(schema.delta, list(zip(places.tolist(), keys, strict=True)))
 
     def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
-        """HBase compares one cell; if that is another one meanwhile, the row is read again."""
-        schema = self._require(writes.table)
+        """HBase compares one cell; if it has changed meanwhile, the row is read again."""
+        schema, before = self._require(writes.table), self.growing()
         rows, guarded = encode_row_keys(schema, writes.keys), _guarded(schema, expected)
         for _ in range(_TRIES_MAX):
             found = self._read(schema, rows)
@@ -225,20 +206,20 @@ class BaseWrites(BaseRows):
             changes = changes_of(schema, rows, found, writes.merge(found.images), [writes.repeats])
             if not changes or self._change_if(schema, found, guarded, changes[0]):
                 _wait_for_clock(changes, read)
-                return self.ends()
+                return self.ends_since(before)
         raise StoreBusy(f"others keep changing a row of {schema.name}", "try again")
 
     def together(self, keys: Sequence[bytes], *, apart: bool = False) -> list[np.ndarray]:
         return [np.arange(len(keys))] if apart else list(np.arange(len(keys))[:, None])
 
     def map_table(self, schema: TableSchema, using: str | None, options: Mapping[str, str]) -> Mapped:
-        """Where the URL names a log, it must be the one of this HBase before there is anything to look for in it."""
+        """Where the URL names a log, it must be this HBase's, before anything is looked for in it."""
         if self._site.address.rootdir is not None:
             self.require_log()
         return super().map_table(schema, using, options)
 
     def _require(self, table: int) -> TableSchema:
-        """The table to write to, from where writes can be told in the log."""
+        """The table to write to; raises where its log cannot be read."""
         self.require_log()
         schema = self._schema(table)
         if schema is None:
@@ -257,19 +238,23 @@ class BaseWrites(BaseRows):
         _wait_for_clock(changes, read)
 
     def _change_if(self, schema: TableSchema, found: FoundRows, guarded: int | None, change: RowChange) -> bool:
-        """Change a row if the guarded cell is as it was found; without one, if a cell that the row had is still there."""
-        test = _is_as_found(schema, found, guarded) if guarded is not None else _is_there(schema, found)
-        asked = ("checkAndMutate", change.row, *test, change.mutations)
+        """Change a row if the guarded cell is as it was found; without one, if a cell that the row had is still there.
+
+        To HBase's test an empty value is the same as none, and NOT_EQUAL to it is true of every other value.
+        """
+        values = [b"" if column[0] is None else column[0].value for column in found.cells]
+        index = max(range(len(values)), key=lambda i: len(values[i])) if guarded is None else guarded
+        cell, operator = foreign_of(schema).cells[index], thrift().TCompareOp
+        is_any = guarded is None and values[index]
+        test = (operator.NOT_EQUAL, b"") if is_any else (operator.EQUAL, values[index])
+        place = cell.family.encode(), cell.qualifier.encode()
+        asked = ("checkAndMutate", change.row, *place, *test, change.mutations)
         try:
             return ask_user_table(self._site.connections, foreign_of(schema).table, *asked, once=True)
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"whether the row was written is not known: {error.fact}", "read the row, and decide by what it is"
             ) from error
-
-
-def _pairs(keys: Sequence[bytes], found: FoundRows) -> list[tuple[bytes, Image]]:
-    return list(zip(keys, found.images, strict=True))
 
 
 def _merge(writes: Sequence[RowWrites], images: dict[tuple[int, bytes], Image]) -> set[tuple[int, bytes]]:
@@ -283,7 +268,7 @@ def _merge(writes: Sequence[RowWrites], images: dict[tuple[int, bytes], Image]) 
 
 
 def _guarded(schema: TableSchema, expected: Expected) -> int | None:
-    """The value column whose cell HBase compares; None: any that the row has."""
+    """The value column whose cell HBase compares; None: any cell that the row has."""
     names = [column.name for column in schema.value_columns]
     if expected.columns is None:
         required = [at for at, column in enumerate(schema.value_columns) if not column.nullable]
@@ -296,28 +281,6 @@ def _guarded(schema: TableSchema, expected: Expected) -> int | None:
     if len(expected.columns) > 1:
         raise InputError(f"HBase compares one column of a row, not {len(expected.columns)}", "expect one column")
     return names.index(expected.columns[0]) if expected.columns else None
-
-
-def _is_as_found(schema: TableSchema, found: FoundRows, column: int) -> tuple[Any, ...]:
-    """To HBase's test an empty value is the same as none."""
-    return *_place(schema, column), thrift().TCompareOp.EQUAL, _value(found.cells[column][0])
-
-
-def _is_there(schema: TableSchema, found: FoundRows) -> tuple[Any, ...]:
-    """NOT_EQUAL to an empty value is true of a cell that has another one, whatever that is."""
-    column = max(range(len(found.cells)), key=lambda i: len(_value(found.cells[i][0])))
-    if not _value(found.cells[column][0]):
-        return _is_as_found(schema, found, column)
-    return *_place(schema, column), thrift().TCompareOp.NOT_EQUAL, b""
-
-
-def _place(schema: TableSchema, column: int) -> tuple[bytes, bytes]:
-    cell = foreign_of(schema).cells[column]
-    return cell.family.encode(), cell.qualifier.encode()
-
-
-def _value(cell: Any) -> bytes:
-    return b"" if cell is None else cell.value
 
 
 def _wait_for_clock(changes: Sequence[RowChange], read: float) -> None:

@@ -1,13 +1,10 @@
-"""Mapping between columns and HBase's cells: of users' tables that are mapped, and of views as people see them in
-HBase.
+"""Mapping between columns and HBase's cells: of users' mapped tables, and of the columns that views show in HBase.
 
 In: CREATE TABLE … USING hbase OPTIONS (…), and how HBase describes its table; a range of keys; or records of a view.
-Out: where each column is, what to say to someone who maps the table, and replies to requests to it; spans of row keys;
-or a cell for each shown column, as text. Always: what does not fit is refused with a way out, before anything is
-written; what keeps HBase from a request to a user's table, or views from following it, is said in words. Every row of a
-range of keys lies in one of its spans; one close beside it may too, so whoever reads compares the keys. Every version
-of a view's record has a cell for every column, an empty one for NULL and in a tombstone: without it an older version's
-would show.
+Out: where each column is, and replies to requests to a user's table; spans of row keys; or a cell for each shown
+column, as text. Always: a table that does not fit is refused with a way out, before anything is written. Every row of a
+range of keys lies in one of its spans; one close beside it may too, so readers compare the keys. Every version of a
+view's record has a cell for every column, an empty one for NULL and in a tombstone: or an older version's would show.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from viewkeeper.model.wording import suggestion
 from viewkeeper.ports.base_rows import Mapped
 from viewkeeper.ports.records import WrongColumns
 from viewkeeper.stores.hbase.client import Connections, Refused
-from viewkeeper.stores.hbase.store_tables import describe_table, is_enabled, table_exists
+from viewkeeper.stores.hbase.store_tables import table_exists, table_name
 from viewkeeper.stores.hbase.thrift_cells import COLUMNS, FOREVER, RECORD, row_of, thrift
 
 _OF_TABLE, _OF_COLUMN = ("table", "family", "encoding"), ("cell", "encoding")
@@ -62,10 +59,7 @@ def named_table(schema: TableSchema, using: str | None, options: Mapping[str, st
 def foreign_of_options(schema: TableSchema, table: str, options: Mapping[str, str], families: Sequence[str]) -> Foreign:
     """Where the columns are, in an HBase table with these families."""
     given = _lowered(options)
-    cells = tuple(
-        _cell(column, table, given.get("family"), given.get(f"{column.name.lower()}.cell"), families, given)
-        for column in schema.value_columns
-    )
+    cells = tuple(_cell(column, table, families, given) for column in schema.value_columns)
     places: dict[tuple[str, str], Column] = {}
     for column, cell in zip(schema.value_columns, cells, strict=True):
         other = places.setdefault((cell.family, cell.qualifier), column)
@@ -92,28 +86,20 @@ def _check_names(schema: TableSchema, options: Mapping[str, str]) -> None:
             raise InputError(f"there is no option {name}", hint)
 
 
-def _cell(
-    column: Column,
-    table: str,
-    family: str | None,
-    place: str | None,
-    families: Sequence[str],
-    given: Mapping[str, str],
-) -> Cell:
-    """Where a column is: as its own option says, else under its own name in the family of all."""
+def _cell(column: Column, table: str, families: Sequence[str], given: Mapping[str, str]) -> Cell:
+    """The cell of a column: its own option names it, else it has the column's name, in the family of all columns."""
     listed = f"table {table} has the families {', '.join(families)}"
-    if place is not None:
+    family, qualifier = given.get("family"), column.name
+    if (place := given.get(f"{column.name.lower()}.cell")) is not None:
         family, colon, qualifier = place.partition(":")
         if not colon or not family or not qualifier:
             raise InputError(f"{column.name}.cell is {place!r}", "write 'family:qualifier'")
-    else:
-        qualifier = column.name
-        if family is None and len(families) > 1:
-            raise InputError(
-                f"{listed}, and nothing says which has column {column.name}",
-                f"add family '…', or {column.name}.cell 'family:qualifier'",
-            )
-        family = family or families[0]
+    elif family is None and len(families) > 1:
+        raise InputError(
+            f"{listed}, and nothing says which has column {column.name}",
+            f"add family '…', or {column.name}.cell 'family:qualifier'",
+        )
+    family = family or families[0]
     if family not in families:
         raise UnknownName(f"table {table} has no family {family}", listed)
     return Cell(family, qualifier, _encoding(column, given))
@@ -137,7 +123,7 @@ _HALF = b"\x80"  # in our keys the first of the numbers that are not negative; i
 
 
 def row_spans(schema: TableSchema, start: bytes, stop: bytes | None) -> list[Span] | None:
-    """Ascending by our keys."""
+    """Spans that hold the rows of a range of keys, ascending by our keys; None where HBase orders rows otherwise."""
     (column,) = schema.key_columns
     low, high = _body(start), None if stop is None else _body(stop)
     if low is None or (high is not None and low > high):
@@ -154,7 +140,7 @@ def row_spans(schema: TableSchema, start: bytes, stop: bytes | None) -> list[Spa
 
 
 def _body(bound: bytes) -> bytes | None:
-    """A bound without the tag of the key's one part; None is after all keys."""
+    """A bound without the tag of the key's one part; None: it is after all keys."""
     if bound[:1] > PRESENT:
         return None
     return bound[1:] if bound[:1] == PRESENT else b""
@@ -185,16 +171,24 @@ def map_table(
         raise InputError(f"table {table} of HBase is ViewKeeper's own", "map a table of another namespace")
     if table.startswith("hbase:"):
         raise InputError(f"table {table} is HBase's own, and its log is not read", "map a table of another namespace")
-    described = _described(connections, table)
+    try:
+        if not table_exists(connections, table.encode()):
+            raise UnknownName(f"HBase has no table {table}", "make it in HBase first, or name another one")
+        described = connections.ask("getTableDescriptor", table_name(table.encode()))
+    except Refused as error:  # no name of a table, or no such namespace
+        raise UnknownName(f"HBase has no table {table}: {error.fact}", "make it in HBase first") from None
     families = _families(described)
     foreign = foreign_of_options(schema, table, options, list(families))
     for fact, way_out in _unfit(foreign, described):
         raise InputError(fact, way_out)
-    return Mapped(foreign, _changes_not_logged(foreign, families))
+    expiring = sorted({c.family for c in foreign.cells if families[c.family].timeToLive not in (None, FOREVER)})
+    short = ", ".join(f"{name} after {families[name].timeToLive:,} s" for name in expiring)
+    ends = f", nor that HBase lets cells expire: of {short}" if short else ""
+    return Mapped(foreign, f"its log does not tell of bulk loads and of writes with SKIP_WAL{ends}")
 
 
 def ask_user_table(connections: Connections, table: str, request: str, *arguments: object, once: bool = False) -> Any:
-    """The reply to a request to a table; one that may not be repeated is sent `once`."""
+    """The reply to a request to a user's table; one that may not be repeated is sent `once`."""
     ask = connections.ask_once if once else connections.ask
     try:
         return ask(request, table.encode(), *arguments)
@@ -209,7 +203,7 @@ def ask_user_table(connections: Connections, table: str, request: str, *argument
 def trouble_of(connections: Connections, table: str) -> str | None:
     """Why a table cannot be read or written; None: it can."""
     try:
-        if is_enabled(connections, table.encode()):
+        if connections.ask("isTableEnabled", table_name(table.encode())):
             return None
         is_there = table_exists(connections, table.encode())
     except Refused:
@@ -218,16 +212,17 @@ def trouble_of(connections: Connections, table: str) -> str | None:
 
 
 def warnings_of(connections: Connections, foreign: Foreign) -> Iterator[str]:
-    """Why views over a mapped table do not follow it: what others did to it since it was mapped."""
+    """Why views over a mapped table do not follow it any more."""
     if (trouble := trouble_of(connections, foreign.table)) is not None:
         yield f"{trouble}: its views stay as they are"
         return
-    for fact, way_out in _unfit(foreign, describe_table(connections, foreign.table.encode())):
+    described = connections.ask("getTableDescriptor", table_name(foreign.table.encode()))
+    for fact, way_out in _unfit(foreign, described):
         yield f"{fact}: its views do not follow it; {way_out}, and run viewkeeper repair"
 
 
 def _unfit(foreign: Foreign, described: Any) -> Iterator[tuple[str, str]]:
-    """What of a table no view can follow, and the way out."""
+    """Why no view can follow a table, and the way out."""
     table, families = foreign.table, _families(described)
     if described.durability == thrift().TDurability.SKIP_WAL:
         yield f"table {table} of HBase has no log (SKIP_WAL)", "set its DURABILITY to SYNC_WAL"
@@ -245,31 +240,11 @@ def _families(described: Any) -> dict[str, Any]:
     return {family.name.decode(): family for family in described.columns or ()}
 
 
-def _described(connections: Connections, table: str) -> Any:
-    try:
-        if table_exists(connections, table.encode()):
-            return describe_table(connections, table.encode())
-    except Refused as error:  # no name of a table, or no such namespace
-        raise UnknownName(f"HBase has no table {table}: {error.fact}", "make it in HBase first") from None
-    raise UnknownName(f"HBase has no table {table}", "make it in HBase first, or name another one")
-
-
-def _changes_not_logged(foreign: Foreign, families: Mapping[str, Any]) -> str:
-    used = sorted({cell.family for cell in foreign.cells})
-    short = [f"{name} after {families[name].timeToLive:,} s" for name in used if _expires(families[name])]
-    ends = f", nor that HBase lets cells expire: of {', '.join(short)}" if short else ""
-    return f"its log does not tell of bulk loads and of writes with SKIP_WAL{ends}"
-
-
-def _expires(family: Any) -> bool:
-    return family.timeToLive is not None and family.timeToLive != FOREVER
-
-
 @dataclass(frozen=True, slots=True)
 class Shown:
     """The columns of a table's records that views show, and where in a record they are.
 
-    `always`: the names of those that every record has had since its table was made; a view that came later has added others.
+    `always`: the names of those that every record has; a later view adds columns that older records lack.
     """
 
     key: tuple[Column, ...]
@@ -278,7 +253,7 @@ class Shown:
     always: frozenset[bytes]
 
     def texts(self, keys: pa.Array, rows: pa.Array) -> tuple[tuple[bytes, pa.Array], ...]:
-        """Those of each record, by name; `rows` has NULL for a tombstone."""
+        """The shown columns of records as text, by name; `rows` has NULL for a tombstone."""
         there = np.asarray(rows.is_valid())
         places = [place for _, place in self.columns]
         chosen = pa.array(there)
@@ -290,7 +265,7 @@ class Shown:
         )
 
     def wrong(self, results: Sequence[Any]) -> Iterator[WrongColumns]:
-        """Of records as HBase returns them, with the newest version of each cell, those that show something else."""
+        """The records, with the newest version of each cell, whose cells differ from the columns that they should show."""
         newest = [{(cell.family, cell.qualifier): cell for cell in result.columnValues} for result in results]
         records = [cells.get((RECORD, RECORD)) for cells in newest]
         keys = pa.array([result.row[1:] for result in results], pa.binary())
@@ -311,7 +286,7 @@ class Shown:
 
 
 def shown_of(catalog: Catalog, table: int) -> Shown | None:
-    """What views show of a table; None where it is no view's own. Of two columns of one name the older view's counts."""
+    """What views show of a table, if it is a view's own. Of two columns of one name the older view's counts."""
     views = [view for view in catalog.kept if view.node.table == table]
     if not any(view.shown for view in views):
         return None

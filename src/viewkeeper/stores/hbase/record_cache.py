@@ -1,12 +1,10 @@
-"""The record cache: records that this process read or wrote last, so that a manager need not ask for the same keys
-again.
+"""The record cache: records that this process read or wrote last, so that a manager need not ask for them again.
 
-In: records as they are read and written; an epoch that wants to read some. Out: those that nobody else can have written
-since. Always: before a process puts a version it says so in the row `writers/TABLE`, with the epoch as timestamp; such
-a notice of another process invalidates what is cached of that partition from that epoch or before. So a re-run
-elsewhere, a manager that comes or goes and a late task are noticed without asking for a record. Notices of aborted
-epochs stay, and their versions do not count. When memory is full, records that were not used since it was half full are
-dropped.
+In: records as they are read and written; an epoch that wants to read some. Out: those that no other process can have
+written since. Always: before a process puts a version it puts a notice in the row `writers/TABLE`, with the epoch as
+timestamp; a notice of another process invalidates what is cached of that partition from that epoch or before. So
+re-runs elsewhere, managers that come or go and late tasks are noticed without asking for a record. Notices of aborted
+epochs stay, their versions do not count. A full cache drops records not used since it was half full.
 """
 
 from __future__ import annotations
@@ -39,13 +37,13 @@ class _Memory:
     newer: _Records = field(default_factory=dict)
     older: _Records = field(default_factory=dict)  # the first half of what memory has room for
     bytes: int = 0  # of the newer ones
-    others: dict[int, dict[str, int]] = field(default_factory=dict)  # table -> what others told, as this epoch found it
+    others: dict[int, dict[str, int]] = field(default_factory=dict)  # table -> others' notices as this epoch found them
     ended: dict[int, dict[int, int]] = field(default_factory=dict)  # table -> partition -> when others last wrote there
-    told: dict[int, set[int]] = field(default_factory=dict)  # table -> partitions of which this epoch has told
+    told: dict[int, set[int]] = field(default_factory=dict)  # table -> partitions of which this epoch has put notices
 
 
 class RecordCache:
-    """What an open store remembers of its own writes."""
+    """The records that an open store keeps in memory."""
 
     def __init__(self, rows: MetaTable, bytes_max: int = BYTES_MAX) -> None:
         self._rows, self._bytes_max = rows, bytes_max
@@ -55,7 +53,7 @@ class RecordCache:
     def find(
         self, table: int, places: Sequence[RecordKey], epoch: Inflight, anew: int = 0
     ) -> list[CachedVersion | None]:
-        """The newest versions of records before this epoch, as far as they are known; none is older than `anew`."""
+        """The newest versions of records before this epoch, where they are known; none is older than `anew`."""
         with self._lock:
             memory = self._of(epoch)
             newer, older = (records.get(table, {}) for records in (memory.newer, memory.older))
@@ -73,30 +71,30 @@ class RecordCache:
             ]
 
     def tell(self, table: int, partitions: set[int], epoch: Inflight) -> None:
-        """That this process is about to write there."""
+        """Put a notice that this process is about to write there."""
         with self._lock:
             memory = self._of(epoch)
             new = partitions - memory.told.setdefault(table, set())
             if new:
                 names = {f"{partition}/{memory.writer}": b"" for partition in sorted(new)}
-                self._rows.put_all(_row(table), names, epoch.epoch)
+                self._rows.put(_row(table), names, epoch.epoch)
                 memory.told[table] |= new
                 self._forget_others(memory, table, new)
 
     def invalidate(self, table: int, partitions: Iterable[int], last: int) -> None:
-        """Let every process, this one too, ask again for records that it keeps from the epoch `last` or before."""
+        """Let all processes, also this one, ask again for records that they keep from the epoch `last` or before."""
         nobody = uuid.uuid4().hex[:12]
-        self._rows.put_all(_row(table), {f"{partition}/{nobody}": b"" for partition in partitions}, last)
+        self._rows.put(_row(table), {f"{partition}/{nobody}": b"" for partition in partitions}, last)
 
     def keep(self, table: int, places: Sequence[RecordKey], records: Sequence[CachedVersion], epoch: Inflight) -> None:
-        """What was written, once HBase has it."""
+        """Keep records that were written, once HBase has them."""
         with self._lock:
             self._keep(self._of(epoch), table, places, records)
 
     def keep_read(
         self, table: int, places: Sequence[RecordKey], records: Sequence[CachedVersion], epoch: Inflight
     ) -> None:
-        """What was read; where this epoch may have written meanwhile, what it wrote is kept instead."""
+        """Keep records that were read, except where this epoch may have written meanwhile."""
         with self._lock:
             memory = self._of(epoch)
             told = memory.told.get(table, set())
@@ -112,7 +110,6 @@ class RecordCache:
             memory.newer, memory.bytes = {}, 0
 
     def forget(self, table: int) -> None:
-        """What was kept of a table that is dropped."""
         with self._lock:
             for records in (self._memory.newer, self._memory.older):
                 records.pop(table, None)
@@ -127,7 +124,7 @@ class RecordCache:
         return memory
 
     def _look(self, memory: _Memory, table: int) -> None:
-        """Read what others have told, once in an epoch."""
+        """Read the notices of others, once in an epoch."""
         if table not in memory.others:
             told = self._rows.cells(_row(table)).items()
             others = {name: cell.timestamp for name, cell in told if not name.endswith(memory.writer)}
@@ -137,7 +134,7 @@ class RecordCache:
                 ended[_partition(name)] = max(epoch, ended.get(_partition(name), 0))
 
     def _forget_others(self, memory: _Memory, table: int, partitions: set[int]) -> None:
-        """What is told now ends all that what was told before does: rows do not grow with every process that there was."""
+        """Delete older notices, which this epoch's cover: the row does not grow with every process that there was."""
         told = memory.others.get(table, {})
         gone = {name: at for name, at in told.items() if _partition(name) in partitions and at < memory.epoch}
         if gone:

@@ -4,9 +4,8 @@ In: keys and rows, by epoch. Out: rows as of the epoch before. Always: versions 
 the epoch as its timestamp; the epoch record is asked what is in flight after the last read and before the first put of
 a batch (VALIDATE), and again where a put would be issued later than T after that. `applied` is never known.
 
-The journal lists records with older versions or tombstones, for the purge of old versions and for readers of changes.
-An entry is put before its version, so none is forgotten; one too many does no harm, because the purge deletes by it
-what is surplus all the same. Entries are rows: partition, kind, epoch, table, key.
+The journal lists records with older versions or tombstones, for the purge and for readers of changes. An entry (a row:
+partition, kind, epoch, table, key) is put before its version, so none is missing; a surplus one does no harm.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import pyarrow.compute as pc
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import ViewFailed
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.keys import after_prefix, placement_hash
+from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.positions import SplitPoints
 from viewkeeper.model.read_frontier import EPOCH_MAX
 from viewkeeper.ports.records import StoredVersions, VersionWrite
@@ -62,8 +61,6 @@ _ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """That an epoch wrote a record."""
-
     partition: int
     kind: bytes
     epoch: int
@@ -83,7 +80,7 @@ class JournalEntry:
 def journal_entries(
     site: Site, kinds: dict[bytes, tuple[int, int]], partitions: Iterable[int] | None = None, *, first: int = 1_000
 ) -> Iterator[list[JournalEntry]]:
-    """The entries of each kind from one epoch to another, of all kinds and partitions in one scan."""
+    """The entries of each kind from one epoch to another, in one scan of all kinds and partitions."""
     ranges = [
         (row_key(partition, kind + _HEAD.pack(low, 0)), row_key(partition, kind + _HEAD.pack(high + 1, 0)))
         for partition in sorted(range(site.partitions) if partitions is None else partitions)
@@ -96,38 +93,11 @@ def journal_entries(
             yield [JournalEntry.of(result.row) for result in page]
 
 
-class Purge:
-    """Deletes versions that no reader needs; see `docs/epochs.md`, section 4."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._from = {WRITTEN: 0, GONE: 0}  # before that the journal is empty: HBase walks over deleted entries
-
-    def run(self, floor: int, settled: int, aborted: Sequence[int], records_max: int) -> int:
-        """Delete what the entries up to the floor tell of; tombstones only of epochs before `settled`."""
-        upto = {WRITTEN: floor, GONE: min(floor, settled - 1)}
-        kinds = {kind: (self._from[kind], last) for kind, last in upto.items()}
-        most = max(2, records_max)
-        found = next(journal_entries(self._site, kinds, first=most), [])
-        by_table: dict[int, list[Any]] = {}
-        for entry in found:
-            if entry.epoch not in aborted:
-                last = entry.epoch if entry.kind == GONE else entry.epoch - 1
-                by_table.setdefault(entry.table, []).append(delete_of(row_key(entry.partition, entry.key), last))
-        for table, deletes in by_table.items():
-            self._site.ask(table, "deleteMultiple", deletes, absent=[])
-        if found:
-            self._site.ask(JOURNAL, "deleteMultiple", [delete_of(entry.row, entry.epoch) for entry in found])
-        if len(found) < most:
-            self._from = {kind: max(self._from[kind], last + 1) for kind, last in upto.items()}
-        return len(found)
-
-
-def written_between(site: Site, partitions: Sequence[int], table: int, since: int, until: int) -> list[JournalEntry]:
-    """The records of a table that the epochs after `since` up to `until` wrote, where they were indexed."""
+def rows_written(site: Site, partitions: Sequence[int], table: int, since: int, until: int) -> list[bytes]:
+    """The row keys that indexed epochs wrote after `since` up to `until`, in order."""
     kinds = dict.fromkeys((WRITTEN, GONE), (since + 1, min(until, _ALL)))
     found = (entry for page in journal_entries(site, kinds, partitions) for entry in page if entry.table == table)
-    return sorted(found, key=lambda entry: entry.key)
+    return sorted({row_key(entry.partition, entry.key) for entry in found})
 
 
 PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
@@ -138,7 +108,7 @@ _NO_TABLE = "no table"
 
 @dataclass(frozen=True, slots=True)
 class _Mutations:
-    """What a write does to a table: `deletes` of what lies below a version that every reader sees or a newer one."""
+    """What a write does to a table: `deletes` is for versions that no reader sees any more."""
 
     table: int
     places: list[RecordKey]
@@ -152,7 +122,7 @@ class RecordsPart(MetaPart):
     """The port `VersionedTables`."""
 
     def __init__(self) -> None:
-        self._purge = Purge(self._site)
+        self._journal_from = {WRITTEN: 0, GONE: 0}  # empty before: a scan would pass over deleted entries
         self._recent = RecordCache(self._site.rows)
         self._seen: dict[int, float] = {}  # the last epoch begun -> when a purge first saw it
         self._catalog = (-1, Catalog())  # as last read, under its version
@@ -161,16 +131,13 @@ class RecordsPart(MetaPart):
     def partitions(self) -> int:
         return self._site.partitions
 
-    def partition_of(self, first_part: bytes) -> int:
-        return placement_hash(first_part) % self._site.partitions
-
     # epochs
 
     def admit(self, epoch: Inflight) -> None:
-        """For `written_epochs`, and to let views start anew: the epoch record decides who writes."""
+        """Note the epoch for `written_epochs`, and let views start anew; the epoch record decides who writes."""
         if self.written_epochs()[1] < epoch.anew:
             self._site.tables.start_anew(epoch.anew)
-        self._site.rows.put(STORE, _ADMITTED, b"%d" % epoch.epoch, epoch.epoch)  # of several the greatest is seen
+        self._site.rows.put(STORE, {_ADMITTED: b"%d" % epoch.epoch}, epoch.epoch)  # the greatest one is seen
 
     def written_epochs(self) -> tuple[int, int]:
         admitted = int(self._site.rows.read(STORE, _ADMITTED).get(_ADMITTED, b"0"))
@@ -229,13 +196,10 @@ class RecordsPart(MetaPart):
             found = [(result.row[1:], visible(result, aborted)) for result in page]
             yield _batch(("key", "row"), [pair for pair in found if pair[1] is not None])
 
-    def has_records(self, partition: int, table: int) -> bool:
-        return next(pages(self._site, table, span_of(partition, b"", None), self._newest(), first=1), None) is not None
-
     def record_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> SplitPoints:
-        found = pages(self._site, table, _after(part, after, None), self._newest())
+        found = pages(self._site, table, _after(part, after, None), VersionRange(self._times(EPOCH_MAX)))
         lists = ([(result.row[1:], visible(result, ()) or b"") for result in page] for page in found)
         return find_split_points(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
@@ -243,7 +207,9 @@ class RecordsPart(MetaPart):
 
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         validate = self._validated(epoch.epoch)
-        catalog = self._catalog_of(validate())
+        if self._catalog[0] != (version := validate()):
+            self._catalog = (version, Catalog.from_json(self.read_catalog()))
+        catalog = self._catalog[1]
         ready = [self._mutations(write, epoch, catalog) for write in writes if len(write.chosen)]
         journal = [entry for one in ready for entry in one.entries]
         if journal:
@@ -261,7 +227,7 @@ class RecordsPart(MetaPart):
             )
 
     def _validated(self, epoch: int) -> Callable[[], int]:
-        """VALIDATE, if the last one was T ago or more; returns the catalog's version."""
+        """A function that VALIDATEs if the last time was T ago or more, and returns the catalog's version."""
         seen, version = -PUT_SECONDS, 0
 
         def validate() -> int:
@@ -273,13 +239,8 @@ class RecordsPart(MetaPart):
 
         return validate
 
-    def _catalog_of(self, version: int) -> Catalog:
-        if self._catalog[0] != version:
-            self._catalog = (version, Catalog.from_json(self.read_catalog()))
-        return self._catalog[1]
-
     def _mutations(self, write: VersionWrite, epoch: Inflight, catalog: Catalog) -> _Mutations:
-        """What is done for a write; nothing for a table that was dropped."""
+        """The mutations of a write; none for a dropped table."""
         table, tables, chosen = write.table, self._site.tables, pa.array(write.chosen)
         shown = shown_of(catalog, table)
         name = tables.name_of(table) or tables.make(table, shows=shown is not None)
@@ -303,7 +264,7 @@ class RecordsPart(MetaPart):
         return _Mutations(table, places, Puts(epoch.epoch, rows, values, texts), written, deletes, entries)
 
     def _put(self, table: int, puts: Puts, validate: Callable[[], object]) -> bool:
-        """Whether there was a table to put them into."""
+        """Put versions; whether there is a table for them."""
         return _NO_TABLE not in self._site.ask_each(
             table, "putMultiple", puts.batches(), absent=_NO_TABLE, before=validate
         )
@@ -311,10 +272,26 @@ class RecordsPart(MetaPart):
     # the end of versions
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
-        return self._purge.run(record.floor, self._settled(record.last), record.aborted, records_max)
+        """Deletes what the journal lists up to the floor; tombstones wait until no older put is under way."""
+        upto = {WRITTEN: record.floor, GONE: min(record.floor, self._settled(record.last) - 1)}
+        kinds = {kind: (self._journal_from[kind], last) for kind, last in upto.items()}
+        most = max(2, records_max)
+        found = next(journal_entries(self._site, kinds, first=most), [])
+        by_table: dict[int, list[Any]] = {}
+        for entry in found:
+            if entry.epoch not in record.aborted:
+                last = entry.epoch if entry.kind == GONE else entry.epoch - 1
+                by_table.setdefault(entry.table, []).append(delete_of(row_key(entry.partition, entry.key), last))
+        for table, deletes in by_table.items():
+            self._site.ask(table, "deleteMultiple", deletes, absent=[])
+        if found:
+            self._site.ask(JOURNAL, "deleteMultiple", [delete_of(entry.row, entry.epoch) for entry in found])
+        if len(found) < most:
+            self._journal_from = {kind: max(self._journal_from[kind], last + 1) for kind, last in upto.items()}
+        return len(found)
 
     def _settled(self, last: int) -> int:
-        """An epoch that began at least T + R ago: no put of an earlier one is under way. `last` began just now or before."""
+        """An epoch that began at least T + R ago: no put of an earlier one is under way. `last` has begun."""
         now, address = time.monotonic(), self._site.address
         self._seen.setdefault(last, now)
         until = now - PUT_SECONDS - address.timeout_seconds - address.late_seconds
@@ -327,48 +304,33 @@ class RecordsPart(MetaPart):
         for table in tables:
             self._recent.invalidate(table, range(self.partitions), last)
 
-    def drop_records(self, table: int) -> None:
+    def drop(self, table: int) -> None:
         self._site.tables.drop(table)
         self._recent.forget(table)
-
-    # durability is that of HBase's write-ahead log, and no power loss tears what it acknowledged
-
-    def open_views(self) -> None:
-        pass
-
-    def close_views(self, owner: str) -> None:
-        pass
-
-    def sync_views(self) -> None:
-        pass
 
     def _times(self, until: int) -> Any:
         return times(self._site.tables.anew, until)
 
     def _anew(self, epoch: Inflight) -> int:
-        """The epoch with which views last started anew, as this one knows it."""
+        """The epoch with which views last started anew."""
         return max(epoch.anew, self._site.tables.anew)
-
-    def _newest(self) -> VersionRange:
-        return VersionRange(self._times(EPOCH_MAX))
 
 
 def _after(partition: int, low: bytes, high: bytes | None) -> tuple[bytes, bytes]:
-    """The row keys low < key <= high; below the first key is b""."""
+    """The row keys low < key <= high; b"" is below all keys."""
     return span_of(partition, low + b"\x00" if low else low, None if high is None else high + b"\x00")
 
 
 def _apart(prefixes: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """Runs of prefixes that ascend, none within another: what one scan meets in their order; with where each begins."""
+    """Runs of ascending prefixes, none of which begins another, with where each begins: a scan meets them in order."""
     start = 0
-    for end in range(1, len(prefixes) + 1):
-        if end == len(prefixes) or end - start == _PREFIXES_MAX or not _is_beyond(prefixes[end - 1], prefixes[end]):
+    for end, prefix in enumerate(prefixes[1:], 1):
+        is_beyond = prefix > prefixes[end - 1] and not prefix.startswith(prefixes[end - 1])
+        if not is_beyond or end - start == _PREFIXES_MAX:
             yield start, list(prefixes[start:end])
             start = end
-
-
-def _is_beyond(prefix: bytes, other: bytes) -> bool:
-    return other > prefix and not other.startswith(prefix)
+    if prefixes:
+        yield start, list(prefixes[start:])
 
 
 def _batch(names: Sequence[str], rows: Sequence[tuple]) -> pa.RecordBatch:
@@ -383,9 +345,7 @@ def _batch(names: Sequence[str], rows: Sequence[tuple]) -> pa.RecordBatch:
 def _older(
     newest: np.ndarray, there: np.ndarray, is_gone: np.ndarray, floor: int, *, is_indexed: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What becomes of the versions below new ones: which are listed in the journal, which are deleted at once, and how many
-    of the others there are now.
-    """
+    """Which of the new versions are listed in the journal; below which older ones are deleted now; how many stay below."""
     is_many = (newest == 0) | (there >= OLDER_MAX)
     is_seen = (newest > 0) & (newest <= floor)  # by every reader, or a newer one is
     is_listed = is_gone | is_indexed | (is_many & ~is_seen)
@@ -395,7 +355,7 @@ def _older(
 
 
 def _require_room(table: int, keys: pa.Array, images: pa.Array) -> None:
-    """Raise where HBase would refuse a record: the view is stopped, and others go on."""
+    """Raise where HBase would refuse a record: the view stops, others go on."""
     longest, largest = (pc.max(pc.binary_length(array)).as_py() or 0 for array in (keys, images))
     if longest > KEY_BYTES_MAX:
         raise ViewFailed(table, f"a key of {longest:,} bytes is more than the {KEY_BYTES_MAX:,} that HBase takes")

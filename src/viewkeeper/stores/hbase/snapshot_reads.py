@@ -1,25 +1,34 @@
-"""Snapshot reads in HBase: the port `Reads`, records as of a moment.
+"""Snapshot reads in HBase: the port `Reads`, records as of a read timestamp.
 
-In: a moment. Out: rows. Always: a moment is a time range of cells, so a get is one request, and a page of a scan
-another. Nothing is held: what the floor has passed may be deleted at any time, and the reader checks the horizon
-afterwards (R4).
+In: a read timestamp. Out: rows. Always: it is a time range of cells, so a get is one request, and so is each page of a
+scan. HBase holds nothing: versions below the floor may be deleted at any time, so the reader checks the floor after
+each read, and a read of many requests pins its epoch (`docs/epochs.md`, R4). A pin is an entry of the epoch record that
+keeps the floor from passing the epoch; it ends by itself some minutes after it was last renewed, so a reader that died
+keeps nothing for ever.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
 
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.errors import InputError, StaleRead
+from viewkeeper.errors import InputError, StaleRead, StoreUnavailable
+from viewkeeper.model import epochs
 from viewkeeper.model.read_frontier import EPOCH_MAX, Horizon, ReadTimestamp, RecordChange
 from viewkeeper.model.stored_rows import Image, pairs_to_arrow, pieces
+from viewkeeper.ports.meta import change_epoch_record
 from viewkeeper.ports.records import Span, Stored, WrongColumns
 from viewkeeper.stores.hbase.mapping import shown_of
 from viewkeeper.stores.hbase.meta import MetaPart
-from viewkeeper.stores.hbase.pins import Pin
-from viewkeeper.stores.hbase.records import written_between
+from viewkeeper.stores.hbase.records import rows_written
 from viewkeeper.stores.hbase.store_tables import is_shown
 from viewkeeper.stores.hbase.table_requests import Site, VersionRange, asked, gets, pages, span_of, walk, walk_back
 from viewkeeper.stores.hbase.thrift_cells import (
@@ -37,18 +46,12 @@ from viewkeeper.stores.hbase.thrift_cells import (
 )
 from viewkeeper.stores.version_chains import chain_of, collect_steps
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _NEWEST = 3  # versions: some may be of aborted epochs
+_LEASE_SECONDS = 900.0  # of a pin
 
 
 class ReadsPart(MetaPart):
     """The port `Reads`."""
-
-    if TYPE_CHECKING:
-
-        def now(self) -> int: ...
 
     def get_record(self, partition: int, table: int, key: bytes, moment: ReadTimestamp) -> Image:
         return visible_at(self._site, table, row_key(partition, key), moment)
@@ -56,7 +59,7 @@ class ReadsPart(MetaPart):
     def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
         """The newest version, which is never purged, if it is committed at a horizon that was read before it.
 
-        A horizon of a moment ago does as well where it has the version's epoch: no epoch since has written the record.
+        A known horizon of a moment ago will do, if it has the version's epoch: no later epoch has written the record.
         """
         if len(key) > KEY_BYTES_MAX:
             return None
@@ -68,7 +71,7 @@ class ReadsPart(MetaPart):
         return None if both is None else _committed(both[1], both[0])
 
     def wrong_columns(self, table: int) -> Iterator[WrongColumns]:
-        """As a client sees them: the newest cells, whatever their timestamps. A record and its columns are one mutation."""
+        """Reads the newest cells, as a client of HBase does. A record and its columns are written by one mutation."""
         shown, name = shown_of(Catalog.from_json(self.read_catalog()), table), self._site.tables.name_of(table)
         if shown is None or name is None or not is_shown(name):
             return
@@ -82,25 +85,25 @@ class ReadsPart(MetaPart):
             yield from shown.wrong(page)
 
     def hold(self, moment: ReadTimestamp, partitions: Sequence[int]) -> CellSnapshot:
-        return CellSnapshot(self._site, moment, self.read_horizon, Pin(self, moment.epoch))
+        return CellSnapshot(self, moment)
 
 
 class CellSnapshot:
-    """The port `Held`: nothing but the moment is held.
+    """The port `Held`: a read returns rows only if the floor has not passed the epoch since (R4)."""
 
-    Whatever was read is told only if the floor has not passed the moment since (R4); a scan of several pages pins it.
-    """
-
-    def __init__(self, site: Site, moment: ReadTimestamp, horizon: Callable[[], Horizon], pin: Pin) -> None:
-        self._site = site
-        self._moment = moment
-        self._horizon = horizon
-        self._pin = pin
+    def __init__(self, store: MetaPart, moment: ReadTimestamp) -> None:
+        self._store, self._site, self._moment = store, store._site, moment
+        self._pin = uuid.uuid4().hex
+        self._pinned: float | None = None  # when
         self._is_closed = False
 
     def keep(self) -> None:
-        if self._moment.epoch != EPOCH_MAX:
-            self._pin.take()
+        """Pin the epoch, or renew its pin; StaleRead where the floor has passed it."""
+        epoch, now = self._moment.epoch, time.monotonic()
+        if epoch != EPOCH_MAX and (self._pinned is None or now >= self._pinned + _LEASE_SECONDS / 2):
+            until = self._store.now() + int(_LEASE_SECONDS * 1e9)
+            change_epoch_record(self._store, lambda record: epochs.pin(record, self._pin, epoch, until))
+            self._pinned = now
 
     def get(self, partition: int, table: int, key: bytes) -> Image:
         row = visible_at(self._open(), table, row_key(partition, key), self._moment)
@@ -108,9 +111,8 @@ class CellSnapshot:
         return row
 
     def get_each(self, table: int, places: Sequence[tuple[int, bytes]]) -> list[Image]:
-        """The same of many records, in batches."""
         known = [row_key(*place) for place in places if len(place[1]) <= KEY_BYTES_MAX]
-        results = gets(self._open(), table, known, VersionRange(*self._as_of()))
+        results = gets(self._open(), table, known, VersionRange(*as_of(self._site, self._moment)))
         found = (None if result is None else visible(result, self._moment.aborted) for result in results)
         rows = [next(found) if len(key) <= KEY_BYTES_MAX else None for _, key in places]
         self._require_kept()
@@ -129,21 +131,30 @@ class CellSnapshot:
         return (pairs_to_arrow(piece) for piece in pieces(found))
 
     def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
-        """A version is a cell of its own here, so none can be unreadable, and cells of later epochs are not looked at."""
+        """Each version is a cell, so none can be unreadable, and cells of later epochs are not read."""
         for piece in pieces(self._walk(partition, table, b"", None, False)):
             yield *pairs_to_arrow(piece), []
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[RecordChange]:
         indexed_from = self._moment.horizon.indexed_from
-        is_indexed = indexed_from is not None and since + 1 >= indexed_from
-        found = self._indexed(partitions, table, since) if is_indexed else self._every(partitions, table)
-        chains = sorted((result.row[1:], chain_of(versions_in(result))) for result in found if result.columnValues)
-        self._require_kept(since)  # the state before the first step is told too
+        found: Iterable[Any]
+        if indexed_from is not None and since + 1 >= indexed_from:
+            rows = rows_written(self._open(), partitions, table, since, self._moment.epoch)
+            found = gets(self._site, table, rows, self._all_versions())
+        else:
+            spans, look = (span_of(partition, b"", None) for partition in partitions), self._all_versions()
+            found = chain.from_iterable(page for span in spans for page in pages(self._open(), table, span, look))
+        there = (result for result in found if result is not None and result.columnValues)
+        chains = sorted((result.row[1:], chain_of(versions_in(result))) for result in there)
+        self._require_kept(since)  # the state before the first step is returned too
         return collect_steps(chains, since, self._moment)
 
     def close(self) -> None:
         self._is_closed = True
-        self._pin.end()
+        if self._pinned is not None:
+            self._pinned = None
+            with suppress(StoreUnavailable):  # the pin ends by itself
+                change_epoch_record(self._store, lambda record: epochs.unpin(record, self._pin))
 
     def _open(self) -> Site:
         if self._is_closed:
@@ -151,18 +162,18 @@ class CellSnapshot:
         return self._site
 
     def _require_kept(self, since: int | None = None) -> None:
-        """Raise unless nothing that was read until now, as of an epoch or all since another, can have been purged."""
+        """Raise if versions of the epoch, or of those after `since`, may have been purged before they were read."""
         epoch = self._moment.epoch if since is None else since
-        if self._moment.epoch != EPOCH_MAX and self._horizon().floor > epoch:
+        if self._moment.epoch != EPOCH_MAX and self._store.read_horizon().floor > epoch:
             raise StaleRead(f"epoch {epoch} was given up while it was read", "read a newer one")
 
-    def _as_of(self) -> tuple[Any, int]:
-        return as_of(self._site, self._moment)
+    def _all_versions(self) -> VersionRange:
+        return VersionRange(as_of(self._site, self._moment)[0], VERSIONS_MAX)
 
     def _walk(
         self, partition: int, table: int, start: bytes, stop: bytes | None, reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
-        ask = asked(self._open(), table, VersionRange(*self._as_of()))
+        ask = asked(self._open(), table, VersionRange(*as_of(self._site, self._moment)))
 
         def ask_and_look(scan: Any) -> list:
             found = ask(scan)
@@ -177,31 +188,14 @@ class CellSnapshot:
                 if row is not None:
                     yield result.row[1:], row
 
-    def _every(self, partitions: Sequence[int], table: int) -> Iterator[Any]:
-        """The records of a table with all their versions."""
-        look = VersionRange(self._as_of()[0], VERSIONS_MAX)
-        for partition in partitions:
-            for page in pages(self._open(), table, span_of(partition, b"", None), look):
-                yield from page
-
-    def _indexed(self, partitions: Sequence[int], table: int, since: int) -> Iterator[Any]:
-        """Those that the epochs after `since` wrote."""
-        written = written_between(self._open(), partitions, table, since, self._moment.epoch)
-        rows = sorted({row_key(entry.partition, entry.key) for entry in written})
-        return (
-            found
-            for found in gets(self._site, table, rows, VersionRange(self._as_of()[0], VERSIONS_MAX))
-            if found is not None
-        )
-
 
 def as_of(site: Site, moment: ReadTimestamp) -> tuple[Any, int]:
-    """The versions to ask for."""
+    """The time range to ask for, and how many versions."""
     return times(site.tables.anew, moment.epoch), versions_needed(moment.epoch, moment.aborted)
 
 
 def visible_at(site: Site, table: int, row: bytes, moment: ReadTimestamp) -> Image:
-    """A record as of a moment."""
+    """The row of a record as of a read timestamp."""
     if len(row) > 1 + KEY_BYTES_MAX:
         return None
     found = site.ask(table, "get", get_of(row, *as_of(site, moment)))
@@ -210,7 +204,6 @@ def visible_at(site: Site, table: int, row: bytes, moment: ReadTimestamp) -> Ima
 
 def _committed(result: Any | None, horizon: Horizon) -> tuple[Image, Horizon] | None:
     """The newest version of a record, if it is committed at a horizon; versions of aborted epochs are none."""
-    if result is None:
-        return None
-    newest = next(((at, row) for at, row in versions_in(result) if at not in horizon.aborted), None)
+    versions = () if result is None else versions_in(result)
+    newest = next(((at, row) for at, row in versions if at not in horizon.aborted), None)
     return None if newest is None or newest[0] > horizon.committed else (newest[1], horizon)

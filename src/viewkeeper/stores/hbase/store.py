@@ -1,7 +1,6 @@
 """The store in HBase: views, epoch record and catalog in HBase tables, over Thrift 2.
 
-In: a URL. Out: an open store, made of parts: each keeps one port. Always: a store is a namespace of HBase; nothing of it is
-outside that namespace.
+In: a URL. Out: an open store, made of parts that keep one port each. Always: all of a store is in one HBase namespace.
 """
 
 from __future__ import annotations
@@ -9,24 +8,20 @@ from __future__ import annotations
 import time
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable
+from viewkeeper.ports.admin import Facts
 from viewkeeper.ports.store import Capabilities, Store
 from viewkeeper.stores.catalog_json import CatalogText
 from viewkeeper.stores.hbase.base_writes import BaseWrites
 from viewkeeper.stores.hbase.client import PARTITIONS, Address, Connections, Refused, parse_address
-from viewkeeper.stores.hbase.log import LogPart
 from viewkeeper.stores.hbase.meta import make_facts, read_facts
-from viewkeeper.stores.hbase.snapshot_reads import ReadsPart
 from viewkeeper.stores.hbase.store_tables import FAMILY, MetaTable, create_table, table_exists
 from viewkeeper.stores.hbase.table_requests import Site
 from viewkeeper.stores.hbase.thrift_cells import thrift
-from viewkeeper.stores.not_offered import NodesNotOffered, UpkeepNotOffered
 
 _POLL_SECONDS = 0.05
 
 
-class HBaseStore(BaseWrites, ReadsPart, LogPart, NodesNotOffered, UpkeepNotOffered):
-    """An open store."""
-
+class HBaseStore(BaseWrites, Store):
     def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
         address = parse_address(url)
         connections = Connections(address)
@@ -48,12 +43,7 @@ class HBaseStore(BaseWrites, ReadsPart, LogPart, NodesNotOffered, UpkeepNotOffer
     def incarnation(self) -> str:
         return self._site.incarnation
 
-    @property
-    def is_writable(self) -> bool:
-        return True
-
     def is_current(self) -> bool:
-        """Whether it is still the store that was opened."""
         try:
             found = read_facts(self._site.rows)
         except Refused:  # its table is gone
@@ -67,12 +57,24 @@ class HBaseStore(BaseWrites, ReadsPart, LogPart, NodesNotOffered, UpkeepNotOffer
             atomic_group="row",
             held_reads=False,
             many_processes=True,
+            is_writable=True,
             poll_seconds=_POLL_SECONDS,
             epoch_seconds=self._site.address.every_seconds,
+            bytes_moved=40.0,  # on three replicas, each byte is logged, flushed and compacted several times
         )
 
+    def facts(self) -> Facts:
+        """`bytes_used` is what HBase has flushed of the store's tables; its latest writes are in the logs only."""
+        entries, outside = self._wals.log_entries(), self._changed_outside_log()
+        used = self._wals.folder.bytes_in(f"data/{self._site.address.namespace}")
+        return Facts(used, entries, self._warnings(), changed_outside_log=outside)
+
+    def drop(self, table: int) -> None:
+        super().drop(table)
+        self._chunks.forget(table)  # of a mapped table only what was staged is ours
+
     def now(self) -> int:
-        """This machine's clock: those of all machines that use the store must agree."""
+        """This machine's clock; it must agree with those of all machines that use the store."""
         self._now = max(self._now, time.time_ns())
         return self._now
 
@@ -81,7 +83,7 @@ class HBaseStore(BaseWrites, ReadsPart, LogPart, NodesNotOffered, UpkeepNotOffer
 
 
 def _facts(connections: Connections, address: Address, *, create: bool) -> tuple[str, int]:
-    """The incarnation and the partitions of the store, which is made where there is none."""
+    """The store's incarnation and its number of partitions; makes a store where there is none."""
     rows = MetaTable(connections, address.namespace)
     found = read_facts(rows) if table_exists(connections, rows.table) else None
     if found is None:
@@ -107,8 +109,3 @@ def _make(connections: Connections, rows: MetaTable, address: Address) -> None:
                 raise
     create_table(connections, rows.table, [FAMILY], 1, 1)
     make_facts(rows, address.partitions or PARTITIONS)
-
-
-def _as_store(store: HBaseStore) -> Store:
-    """For type checkers: no method of the ports is missing."""
-    return store

@@ -1,9 +1,8 @@
 """Requests to the HBase tables of an open store: single ones, batches, gets of many records, and scans page by page.
 
 In: a table's id; a request, row keys, or a span of them and the epochs to see. Out: HBase's results. Always: a table
-that was never made has no records, and neither has one that was dropped, whoever dropped it. A page of a scan is one
-request that stands by itself, so it may be repeated, at another server too, and nothing is held open between two; pages
-grow and shrink with the size of rows.
+that was never made, or was dropped by any process, has no records. A page of a scan is one request, so it may be
+repeated, at another server too, and nothing is held open between two; pages grow and shrink with the size of rows.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from viewkeeper.stores.hbase.client import Address, Connections, Refused
 from viewkeeper.stores.hbase.store_tables import MetaTable, Tables
 from viewkeeper.stores.hbase.thrift_cells import BATCH_RECORDS, get_of, in_batches, record_column, row_key, thrift
 
-_AT_ONCE = 3  # requests to each Thrift server: while one is done there, another is made here
-_FEW = 4  # requests: these are made one after the other, and leave HBase to those who write base rows
-_LOW = 10  # the nice value of one who does so with any number of requests
+_AT_ONCE = 3  # requests to each Thrift server: while it does one, another is made here
+_FEW = 4  # requests: so many are sent one after the other, which leaves HBase to writers of base rows
+_LOW = 10  # the nice value from which a process sends any number one after the other
 
 
 class Site:
@@ -54,7 +53,7 @@ class Site:
         *arguments: object,
         before: Callable[[], object] | None = None,
     ) -> list[Any] | None:
-        """The replies to other requests and to one to a table's HBase table, which is begun when those are done."""
+        """The replies to other requests, and to a later one to a table's HBase table; None where there is no table."""
         name = self.tables.name_of(table)
         if name is None:
             return None
@@ -87,10 +86,10 @@ class Site:
         absent: Any = None,
         before: Callable[[], object] | None = None,
     ) -> list[Any]:
-        """The replies to a request for each of the batches, some of them under way at a time, over all Thrift servers.
+        """The replies to a request for each of the batches, several at a time, over all Thrift servers.
 
-        `make` makes the request's argument of a batch when it is sent: structs by the ten thousand would keep Python's
-        garbage collector busier than the work itself.
+        `make` makes the request's argument of a batch when it is sent: ten thousands of structs would cost Python's garbage
+        collector more time than the work itself.
         """
 
         def ask(batch: Any) -> Any:
@@ -104,7 +103,7 @@ class Site:
 
 
 class _Dropped(Exception):
-    """The table was dropped by another process, as its first failure showed."""
+    """Another process dropped the table, as was seen after a request failed."""
 
 
 _FIRST_ROWS, _ROWS_MAX = 200, 5_000
@@ -116,7 +115,7 @@ Ask = Callable[[Any], list]  # the results of one scan, which has bounds and a l
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """What of the records a scan returns: which epochs, how many versions; `ranges` is a filter."""
+    """Which versions of records to read: of which epochs, how many of each; `ranges` is a filter."""
 
     time_range: Any
     versions: int = 1
@@ -124,7 +123,7 @@ class VersionRange:
 
 
 def span_of(partition: int, start: bytes, stop: bytes | None) -> tuple[bytes, bytes]:
-    """The row keys start <= key < stop of a partition; None is its end. What HBase cannot take of a bound tells nothing."""
+    """The row keys start <= key < stop of a partition; None is its end. Bounds are cut to the length that HBase takes."""
     first = row_key(partition, start)[:_ROW_KEY_MAX]
     return first, bytes((partition + 1,)) if stop is None else row_key(partition, stop)[:_ROW_KEY_MAX]
 
@@ -160,7 +159,7 @@ def walk(ask: Ask, span: tuple[bytes, bytes | None], *, first: int = _FIRST_ROWS
 
 
 def walk_back(ask: Ask, span: tuple[bytes, bytes | None]) -> Iterator[list]:
-    """The same, descending; HBase includes the first row of such a scan and excludes the last."""
+    """Pages of start <= row < stop, descending; HBase includes the first row of such a scan and excludes the last."""
     (start, stop), size = span, _FIRST_ROWS
     while stop is None or start < stop:
         last = _before(start) if start else None
@@ -174,7 +173,7 @@ def walk_back(ask: Ask, span: tuple[bytes, bytes | None]) -> Iterator[list]:
 
 
 def asked(site: Site, table: int, look: VersionRange) -> Ask:
-    """Of a scan's bounds the records between them, as `look` says."""
+    """A function that asks a table for the records of a scan, in the versions that `look` names."""
 
     def ask(scan: Any) -> list:
         scan.columns, scan.maxVersions, scan.timeRange = record_column(), look.versions, look.time_range
@@ -185,7 +184,7 @@ def asked(site: Site, table: int, look: VersionRange) -> Ask:
 
 
 def _before(row: bytes) -> bytes:
-    """A row key close before another one; rows between the two are left out by whoever reads."""
+    """A row key close before another one; the reader leaves out rows between the two."""
     head, last = row[:-1], row[-1]
     return head + bytes((last - 1,)) + b"\xff" * 8 if last else head
 

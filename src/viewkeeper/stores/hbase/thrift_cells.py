@@ -1,13 +1,13 @@
 """Versions of records as cells of HBase, and as the structs and bytes that its Thrift 2 interface takes.
 
 In: keys, rows and epochs. Out: HBase's structs, a filter for many key ranges, and the bytes of `putMultiple`; and rows
-of what HBase returned. Always: the row key is the partition's byte and the key, the timestamp is the epoch, and the
-value of the one cell `r:r` is the whole row, after a byte that is one more than the versions that lay below when it was
-written, if these are not listed to be deleted. A tombstone is a value too.
+of HBase's results. Always: the row key is the partition's byte and the key, the timestamp is the epoch, and the value
+of the one cell `r:r` is the whole row, after a byte that is one more than the number of versions below it when it was
+written that are not listed to be deleted. A tombstone is a value too.
 
-The definition that HBase ships is loaded as it is, when it is first used; `thriftpy2` is needed from then on. Puts are
-written as bytes, batch by batch and without work per record, because a struct for each cell took more time than all the
-rest, most of it in Python's garbage collector. They are the bytes that a Thrift library writes of the same puts:
+HBase's own definition is loaded with `thriftpy2` when it is first used. Puts are written as bytes, batch by batch and
+without work per record: structs for their cells took more time than all the rest, most of it in Python's garbage
+collector. They are the bytes that a Thrift library writes of the same puts:
 
     argument  head (type in 1 byte, id in 2) and value; a struct ends with a zero byte; lengths and counts have 4 bytes
 """
@@ -44,40 +44,29 @@ def thrift() -> Any:
 
 
 _CLASS = b"org.apache.hadoop.hbase.filter.MultiRowRangeFilter"
+_INCLUDED, _EXCLUDED = b"\x10\x01", b"\x20\x00"  # field 2: true, of the start; field 4: false, of the stop
 
 
 def ranges_filter(ranges: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The filter for start <= row < stop of each range."""
-    body = b"".join(_field(1, _field(1, start) + _yes(2) + _field(3, stop) + _no(4)) for start, stop in ranges)
+    """The filter for start <= row < stop of each range, in protobuf."""
+    body = b"".join(_field(1, _field(1, start) + _INCLUDED + _field(3, stop) + _EXCLUDED) for start, stop in ranges)
     return _field(1, _CLASS) + _field(2, body)
 
 
 def _field(number: int, value: bytes) -> bytes:
-    return bytes((number << 3 | 2,)) + _varint(len(value)) + value
+    head, length = bytearray((number << 3 | 2,)), len(value)
+    while length > 0x7F:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes((*head, length)) + value
 
 
-def _yes(number: int) -> bytes:
-    return bytes((number << 3, 1))
-
-
-def _no(number: int) -> bytes:
-    return bytes((number << 3, 0))
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*found, number))
-
-
-RECORD, COLUMNS = b"r", b"c"  # families: of records, and of the columns that people look at
+RECORD, COLUMNS = b"r", b"c"  # families: of records, and of the columns that views show
 VERSIONS_MAX = FOREVER = (1 << 31) - 1
 KEY_BYTES_MAX = (1 << 15) - 1 - 14  # HBase's limit of a row key, without what the journal puts before ours
 ROW_BYTES_MAX = (10 << 20) - (64 << 10)  # hbase.client.keyvalue.maxsize, without the cell's own head
 BATCH_RECORDS, BATCH_BYTES = 1_000, 4 << 20  # of one request
-OLDER_MAX = 3  # versions below another one: whoever writes over that has them deleted
+OLDER_MAX = 3  # versions below another one: the next write has them deleted
 GONE_VALUE = b""
 _One = TypeVar("_One")
 # Of a record: the epoch of its newest version, 0 if all are of aborted epochs; and how many are older. A plain tuple, which
@@ -113,7 +102,7 @@ def delete_of(row: bytes, up_to: int) -> Any:
 
 
 def versions_in(result: Any) -> Iterator[tuple[int, bytes | None]]:
-    """(epoch, row) of the cells of one record, newest first."""
+    """(epoch, row) of the versions of one record, newest first."""
     return ((cell.timestamp, row_of(cell.value)) for cell in result.columnValues)
 
 
@@ -124,7 +113,7 @@ def visible(result: Any, aborted: Collection[int]) -> bytes | None:
 
 
 def below(result: Any, aborted: Collection[int]) -> Below:
-    """What lies below the next version of a record."""
+    """The newest version of a record, and how many are older, as its next version finds them."""
     cell = _newest(result, aborted)
     if cell is None:
         return (0, 0) if result.columnValues else NOTHING
@@ -136,7 +125,7 @@ def _newest(result: Any, aborted: Collection[int]) -> Any | None:
 
 
 def versions_needed(until: int, aborted: Collection[int]) -> int:
-    """How many versions to ask for, to find one that is not aborted."""
+    """How many versions to ask for to find one that is not aborted."""
     return 1 + sum(epoch <= until for epoch in aborted)
 
 
@@ -145,7 +134,7 @@ def in_batches(values: Sequence[_One], most: int) -> Iterator[Sequence[_One]]:
 
 
 def by_size(puts: Iterable[Any]) -> Iterator[list[Any]]:
-    """The puts in batches of bounded size, beyond one put."""
+    """The puts in batches of bounded size, of one put at least."""
     batch: list[Any] = []
     size = 0
     for put in puts:
@@ -164,7 +153,7 @@ _END = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class Puts:
-    """Versions that one epoch writes; a row of each array is one. `columns`: those that people see, by name."""
+    """Versions that one epoch writes, one in each row of the arrays. `columns`: those that views show, by name."""
 
     epoch: int
     rows: pa.Array
@@ -180,7 +169,7 @@ class Puts:
         return len(self.rows)
 
     def batches(self) -> Iterator[Puts]:
-        """The puts in batches of bounded size, beyond one put."""
+        """The puts in batches of bounded size, of one put at least."""
         arrays = [self.rows, self.values, *(texts for _, texts in self.columns)]
         ends = np.cumsum(sum(np.asarray(pc.binary_length(array)).astype(np.int64) for array in arrays))
         start = 0
@@ -193,12 +182,12 @@ class Puts:
             start = stop
 
     def arguments(self, table: bytes) -> bytes:
-        """Those of `putMultiple`."""
+        """The bytes of the arguments of `putMultiple`."""
         cells = [(RECORD, RECORD, self.values), *((COLUMNS, name, texts) for name, texts in self.columns)]
-        parts = [_head(_STRING, 1), lengths_of(self.rows), self.rows, _head(_LIST, 2) + _list_of(len(cells))]
+        parts = [_head(_STRING, 1), _lengths_of(self.rows), self.rows, _head(_LIST, 2) + _list_of(len(cells))]
         for family, name, values in cells:
             named = _head(_STRING, 1) + _sized(family) + _head(_STRING, 2) + _sized(name)
-            parts += [named + _head(_STRING, 3), lengths_of(values), values, _END]
+            parts += [named + _head(_STRING, 3), _lengths_of(values), values, _END]
         parts.append(_head(_I64, 3) + struct.pack(">q", self.epoch) + _END)
         puts = pc.binary_join_element_wise(*parts, b"")
         head = _head(_STRING, 1) + _sized(table) + _head(_LIST, 2) + _list_of(len(self))
@@ -206,16 +195,15 @@ class Puts:
 
 
 def with_first(first: np.ndarray, rest: pa.Array) -> pa.Array:
-    """Each value behind a byte."""
+    """Each value after a byte."""
     return pc.binary_join_element_wise(_bytes_of(first.astype(np.uint8)), rest, b"")
 
 
-def lengths_of(values: pa.Array) -> pa.Array:
+def _lengths_of(values: pa.Array) -> pa.Array:
     return _bytes_of(np.asarray(pc.binary_length(values)).astype(">u4"))
 
 
 def _bytes_of(numbers: np.ndarray) -> pa.Array:
-    """The bytes of each number."""
     width = numbers.dtype.itemsize
     buffer = pa.py_buffer(np.ascontiguousarray(numbers))
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(numbers), [None, buffer]).cast(pa.binary())

@@ -1,11 +1,11 @@
 """Unlogged changes: what happened to mapped tables without an entry in their log, as HBase's markers show.
 
 In: the markers of all streams, from the pipeline; the folder of HBase's files. Out: which tables were bulk-loaded, made
-anew or restored, and when. Always: the pipeline alone writes it down; a marker that was followed before changes
-nothing. A region goes on with the files that it had, under greater sequence ids, and is followed by younger ones when
-it is split or merged. One that is opened without a past is that of a new table; one that lacks a file, or goes back,
-that of one that was restored or lost a family. What regions had before their table was mapped is taken from the folder,
-once: the newest file of each family, because older ones may have been compacted.
+anew or restored, and when. Always: only the pipeline writes this down; following a marker twice changes nothing. A
+region keeps its files under rising sequence ids, and younger regions replace it when it is split or merged. A region
+that is opened with no past is a new table's; one that lacks a file or goes back is a table's that was restored, or lost
+a family. The files that regions had before their table was mapped are read from the folder once: the newest of each
+family, because older ones may have been compacted.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from viewkeeper.stores.hbase.wal.wal_files import WalFolder
 
 LOADED, MADE_ANEW, RESTORED = "bulk-loaded", "truncated or made anew", "restored from a snapshot or rid of a family"
 _FOLLOWED = (BULK_LOAD, CLOSED, COMPACTION, FLUSHED, OPENED)
-_FIRST_SEQUENCE = (
-    3  # of the marker with which a region is opened for the first time; a half of another one goes on from it
-)
+_FIRST_SEQUENCE = 3  # of the marker of a new region's opening; the halves of a split one go on from its sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """As last heard of: when (ms), and under which sequence id; its full name; files that it has, perhaps among others."""
+    """A region as its last marker shows it: when (ms), its sequence id and full name, and files that it surely has."""
 
     table: str
     written_ms: int
@@ -42,14 +40,14 @@ class Region:
 
     @property
     def made(self) -> int:
-        """A number that rises with the time at which regions are made; 0 where the name is not known."""
+        """A number that rises with the time at which regions are made; 0: it is not known."""
         made = self.name.rpartition(",")[2].split(".")[0].split("_")[0]
         return int(made) if made.isdigit() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class UnloggedChange:
-    """Something happened to a table beyond its log: one of the words above."""
+    """A change of a table beyond its log: one of the words above."""
 
     table: str
     what: str
@@ -57,7 +55,7 @@ class UnloggedChange:
 
 
 def follow(known: Mapping[str, Region], markers: Iterable[Marker]) -> tuple[dict[str, Region], list[UnloggedChange]]:
-    """The regions that were heard of, by their encoded names, with what is new; and what happened."""
+    """The regions by their encoded names, as the markers change them, and the unlogged changes that these show."""
     regions, found = dict(known), list[UnloggedChange]()
     youngest: dict[str, int] = {}  # of the regions that begin at a row key
     for region in known.values():
@@ -69,7 +67,9 @@ def follow(known: Mapping[str, Region], markers: Iterable[Marker]) -> tuple[dict
         was = regions.get(marker.region)
         if was is not None and (marker.written_ms, marker.sequence) <= (was.written_ms, was.sequence):
             continue
-        now = _after_marker(was, marker)
+        files = frozenset() if was is None or marker.kind == OPENED else was.files - set(marker.gone)
+        name = marker.name or (was.name if was else "")
+        now = Region(marker.table, marker.written_ms, marker.sequence, name, files | set(marker.files))
         if marker.kind == OPENED and (what := _beyond(was, now, marker, youngest.get(now.start, 0))):
             found.append(UnloggedChange(marker.table, what, marker.written_ms))
         regions[marker.region] = now
@@ -77,14 +77,8 @@ def follow(known: Mapping[str, Region], markers: Iterable[Marker]) -> tuple[dict
     return regions, found
 
 
-def _after_marker(was: Region | None, marker: Marker) -> Region:
-    files = frozenset() if was is None or marker.kind == OPENED else was.files - set(marker.gone)
-    name = marker.name or (was.name if was else "")
-    return Region(marker.table, marker.written_ms, marker.sequence, name, files | set(marker.files))
-
-
 def _beyond(was: Region | None, now: Region, marker: Marker, youngest: int) -> str | None:
-    """What an opened region shows."""
+    """The unlogged change that the opening of a region shows, if any."""
     if marker.sequence <= _FIRST_SEQUENCE:
         return MADE_ANEW
     goes_back = was is not None and (now.sequence <= was.sequence or not was.files <= now.files)
@@ -96,14 +90,14 @@ _Happened = dict[str, dict[str, int]]  # by table: what, and when (ms) it last d
 
 
 class UnloggedChanges:
-    """The rows of a store's facts that tell of it."""
+    """The unlogged changes of a store's tables, kept in rows of the meta table."""
 
     def __init__(self, rows: MetaTable, folder: WalFolder) -> None:
         self._rows, self._folder = rows, folder
         self._followed: tuple[Sequence[Marker], Collection[str]] | None = None
 
     def follow(self, tables: frozenset[str], markers: Sequence[Marker], now_ms: int) -> None:
-        """Remember what the markers show of these tables."""
+        """Write down what the markers show of these tables."""
         if self._followed == (markers, tables):
             return
         happened, known = self._happened(), self._regions()
@@ -116,29 +110,28 @@ class UnloggedChanges:
         regions, found = follow(regions, markers)
         changed = {name: _packed(region) for name, region in regions.items() if known.get(name) != region}
         if changed:
-            self._rows.put_all(REGIONS, changed)
+            self._rows.put(REGIONS, changed)
         told = _with_changes({table: happened.get(table, {}) for table in tables}, found)
         new = {table: json.dumps(told[table]).encode() for table in tables if happened.get(table) != told[table]}
-        if new:  # behind the regions: a table without a row here is looked at again
-            self._rows.put_all(OUTSIDE, new)
+        if new:  # after the regions: those of a table without an entry here are read again
+            self._rows.put(OUTSIDE, new)
         self._followed = (list(markers), tables)
 
     def happened(self, markers: Sequence[Marker]) -> Mapping[str, Mapping[str, int]]:
-        """What did to each table, and what markers show that the pipeline has not followed yet."""
-        happened = self._happened()
-        return _with_changes(happened, follow(self._regions(), markers)[1] if markers else [])
+        """The changes of each table, also those in markers that the pipeline has not followed yet."""
+        return _with_changes(self._happened(), follow(self._regions(), markers)[1] if markers else [])
 
     def mark_verified(self, tables: Sequence[int], at_ms: int) -> None:
-        """Remember that what is known of these mapped tables was found to be all that they had then."""
+        """Write down that a check found DELTA equal to these mapped tables at that time."""
         if tables:
-            self._rows.put_all(LOG, {f"{_RIGHT}{table}": b"%d" % at_ms for table in tables})
+            self._rows.put(LOG, {f"{_RIGHT}{table}": b"%d" % at_ms for table in tables})
 
     def verified_at(self, table: int) -> int:
-        """When (ms) that last was; 0: never."""
+        """When (ms) a check last did; 0: never."""
         return int(self._rows.read(LOG, f"{_RIGHT}{table}").get(f"{_RIGHT}{table}", b"0"))
 
     def forget_all(self) -> None:
-        """Markers were passed over: take everything from the folder again."""
+        """Read everything from the folder again, because markers were skipped."""
         known = self._regions()
         for table in self._happened():
             self._forget(table, known)

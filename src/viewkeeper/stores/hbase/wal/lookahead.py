@@ -1,17 +1,17 @@
 """Lookahead: what lies ahead in each stream of the log, and where an epoch is cut off it.
 
-In: a reader of the tables that matter, and a position. Out: where entries of these tables end, how large they are,
-when they were written, where single versions are deleted, and HBase's markers among them; positions of a cut. Always:
-cells are not read; every byte is scanned once. Entries that follow each other within a hundredth of a second are one
-here, which is never cut: so what is known of a backlog grows with the time in which it was written, not with its
-size. A long tail is scanned in parts. A scan changes nothing, so any process may do it: the request travels as a
-value, and the result as bytes.
+In: a reader of the mapped tables, and a position. Out: where entries of these tables end, their sizes and times of
+writing, where single versions are deleted, and HBase's markers; positions of a cut. Always: cells are not read; every
+byte is scanned once, by a look whether there are changes or by the cut that goes on from it. Entries of one hundredth
+of a second are one here, which is never cut: so the memory for a backlog grows with the time in which it was written,
+not with its size. A long tail is scanned in parts. A scan changes nothing, so any process may do it: the request
+travels as a value, and the result as bytes.
 
-If a cut has what was written to a region after it was opened by a server, it has all that was written to it before,
-on any server. Two scans of all streams, between which no region was opened, are such a cut: what the second found of
-a region's earlier log was there before the first found it opened. Of a long backlog a part is cut off by the time of
-writing; servers' clocks differ by less than `SKEW_MS`, or HBase refuses them. Where not all is known yet, a cut ends
-before a region was opened too late to know all that was written to it before.
+A cut that has a write to a region after a server opened it has all earlier writes to it, on any server. Two scans of
+all streams, between which no region was opened, are such a cut: what the second found of a region's earlier log was
+there before the first found it opened. A long backlog is cut by the time of writing; servers' clocks differ by less
+than `SKEW_MS`, or HBase refuses them. Where not all is known yet, a cut ends before the opening of a region whose
+earlier writes may not all be known.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from __future__ import annotations
 import json
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from viewkeeper.model.positions import Position, Positions, Stream
-from viewkeeper.stores.hbase.wal.wal_entries import OPENED, Entries, Marker, marker_from_json
+from viewkeeper.stores.hbase.wal.wal_entries import OPENED, Marker, marker_from_json
 from viewkeeper.stores.hbase.wal.wal_files import WalFile
 from viewkeeper.stores.hbase.wal.wal_reader import Outline, WalReader
 
@@ -39,9 +39,9 @@ _NONE = np.empty(0, ENTRY)
 
 @dataclass(frozen=True, slots=True)
 class LookaheadRequest:
-    """At a stream after a position, until about so many entries of `tables` are found, in the files as just listed.
+    """Asks for about `entries_max` entries of `tables` after a position, in the files as just listed.
 
-    `told_max`: that are told of, where neighbours are one.
+    `told_max` bounds the entries of the result, where neighbours are one.
     """
 
     stream: Stream
@@ -53,56 +53,50 @@ class LookaheadRequest:
 
     @staticmethod
     def on(tail: Tail, tables: frozenset[str], files: list[WalFile], *, entries_max: int) -> LookaheadRequest:
-        """From the end of a tail, until it knows so many entries."""
+        """From the end of a tail, until it knows `entries_max` entries."""
         first = max(0, bisect_right(files, tail.end, key=lambda file: file.first) - 1)
         room = entries_max - tail.count
         return LookaheadRequest(tail.stream, tail.end, tables, room, tuple(files[first:]))
 
     @property
     def bytes(self) -> int:
-        """How much there is to read; 0 where that is not wanted, or cannot be told."""
+        """How much there is to read; 0 where no entries are asked for."""
         ends = (file.first + file.size - max(file.first, self.start) for file in self.files)
         return sum(max(0, size) for size in ends) if self.entries_max > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class LookaheadResult:
-    """The entries between the start of a look and `end`. `borders`: where one file ends and the next one begins."""
+    """The entries from the request's start to `end`. `borders`: where one file ends and the next one begins."""
 
     end: Position
     entries: np.ndarray
     borders: tuple[Position, ...]
-    is_all: bool
+    is_all: bool  # nothing was there after `end`; that is not looked at where as much was found as was asked for
     markers: tuple[Marker, ...] = ()
 
-    @property
-    def has_opened(self) -> bool:
-        """Whether a region was."""
-        return len(self.entries) > 0 and bool(self.entries["opens"].any())
-
     def to_bytes(self) -> bytes:
-        told = {"end": int(self.end), "borders": [int(border) for border in self.borders], "is_all": self.is_all}
-        told["markers"] = [marker.to_json() for marker in self.markers]
-        return json.dumps(told).encode() + b"\n" + self.entries.tobytes()
+        facts = {"end": int(self.end), "borders": [int(border) for border in self.borders], "is_all": self.is_all}
+        facts["markers"] = [marker.to_json() for marker in self.markers]
+        return json.dumps(facts).encode() + b"\n" + self.entries.tobytes()
 
     @staticmethod
     def from_bytes(value: bytes) -> LookaheadResult:
-        told, _, entries = value.partition(b"\n")
-        facts = json.loads(told)
-        borders = tuple(map(Position, facts["borders"]))
-        markers = tuple(marker_from_json(told) for told in facts["markers"])
+        head, _, entries = value.partition(b"\n")
+        facts = json.loads(head)
+        borders, markers = tuple(map(Position, facts["borders"])), tuple(map(marker_from_json, facts["markers"]))
         return LookaheadResult(Position(facts["end"]), np.frombuffer(entries, ENTRY), borders, facts["is_all"], markers)
 
 
 def scan_ahead(reader: WalReader, look: LookaheadRequest) -> LookaheadResult:
-    """What a look finds, by a reader of its tables."""
-    end, count, told, is_all = look.start, 0, 0, True
+    """Scan as requested, with a reader of the request's tables."""
+    end, count, told = look.start, 0, 0
     found: list[np.ndarray] = []
     borders: list[Position] = []
     markers: list[Marker] = []
-    for outline in reader.outline(look.stream, look.start, list(look.files)):
-        if count >= look.entries_max or told >= look.told_max:
-            is_all = False
+    outlines = reader.outline(look.stream, look.start, list(look.files))
+    while is_all := count < look.entries_max and told < look.told_max:  # else the next one is not read
+        if (outline := next(outlines, None)) is None:
             break
         end = outline.position
         if outline.entries is None:
@@ -115,7 +109,7 @@ def scan_ahead(reader: WalReader, look: LookaheadRequest) -> LookaheadResult:
 
 @dataclass(slots=True, eq=False)
 class Tail:
-    """The entries of (`start`, `end`] that matter, in order, and the borders of files."""
+    """The entries of mapped tables in (`start`, `end`], in order, and the borders of files."""
 
     stream: Stream
     start: Position
@@ -126,11 +120,11 @@ class Tail:
 
     @property
     def count(self) -> int:
-        """Of entries as HBase wrote them."""
+        """How many entries HBase wrote."""
         return _count(self.entries)
 
     def add(self, seen: LookaheadResult) -> None:
-        """What a look from the tail's end saw."""
+        """Append the result of a scan from the tail's end."""
         self.end = seen.end
         if len(seen.entries):
             self.entries = np.concatenate([self.entries, seen.entries])
@@ -138,7 +132,7 @@ class Tail:
         self.markers.extend(seen.markers)
 
     def begin_at(self, start: Position) -> None:
-        """Forget what lies before."""
+        """Forget what lies before `start`."""
         self.entries = self.entries[self.entries["position"] > start]
         self.borders = [border for border in self.borders if border > start]
         self.markers = [marker for marker in self.markers if marker.position > start]
@@ -154,13 +148,9 @@ class Tail:
         return self.entries[: np.searchsorted(self.entries["first"], stop, "right")]
 
     def between(self, start: Position, stop: Position) -> np.ndarray:
-        """Those that end after another one."""
+        """The entries that end after `start` and begin up to `stop`."""
         entries = self.upto(stop)
         return entries[np.searchsorted(entries["position"], start, "right") :]
-
-    def has_rolled(self, stop: Position) -> bool:
-        """Whether the files change between start and `stop`: those before will be deleted."""
-        return any(border <= stop for border in self.borders)
 
 
 def _count(entries: np.ndarray) -> int:
@@ -175,17 +165,20 @@ def _entries(outline: Outline) -> np.ndarray:
     found["first"] = found["position"] = outline.start + entries.ends
     found["entries"] = 1
     found["cells"] = entries.counts
-    found["bytes"] = _sizes(entries)
+    first = np.cumsum(entries.counts) - entries.counts
+    begins = np.append(entries.cells, entries.stop)[first]
+    found["bytes"] = np.where(entries.counts, entries.ends - begins, 0)  # of the cells
     found["written"] = entries.written_ms - entries.written_ms % SLOT_MS
-    found["opens"] = np.isin(found["position"], _positions(m for m in outline.markers if m.kind == OPENED))
-    found["cells"][np.isin(found["position"], _positions(outline.markers))] = 0
+    opened = [marker.position for marker in outline.markers if marker.kind == OPENED]
+    found["opens"] = np.isin(found["position"], opened)
+    found["cells"][np.isin(found["position"], [marker.position for marker in outline.markers])] = 0
     found["uncovers"] = False
     found["uncovers"][outline.uncovering] = True
     return _by_slots(found)
 
 
 def _by_slots(entries: np.ndarray) -> np.ndarray:
-    """Neighbours of one slot as one."""
+    """Entries with neighbours of one slot made one."""
     begins = np.flatnonzero(np.diff(entries["written"], prepend=-1))
     if len(begins) == len(entries):
         return entries
@@ -198,17 +191,6 @@ def _by_slots(entries: np.ndarray) -> np.ndarray:
     return found
 
 
-def _sizes(entries: Entries) -> np.ndarray:
-    """The bytes of the cells of each entry."""
-    first = np.cumsum(entries.counts) - entries.counts
-    begins = np.append(entries.cells, entries.stop)[first]
-    return np.where(entries.counts, entries.ends - begins, 0)
-
-
-def _positions(markers: Iterable[Marker]) -> list[int]:
-    return [marker.position for marker in markers]
-
-
 SKEW_MS = 30_000 + SLOT_MS  # hbase.master.maxclockskew, between the beginnings of two slots
 _EVER = 1 << 62
 
@@ -218,8 +200,7 @@ def cut_tails(
 ) -> tuple[Positions, int]:
     """Positions of about so many changes or bytes, and the time (ms) up to which they hold everything.
 
-    `known`: those of the tails that are looked at to their ends; of the others nothing later than what is known is cut off.
-    That may be nothing at all.
+    `known`: the tails that are scanned to their ends. Of the others a cut takes in nothing later than what is known.
     """
     last = _known_until(tails, known)
     until = min(last, _last_time(tails, changes_max, bytes_max))
@@ -231,7 +212,7 @@ def cut_tails(
 
 
 def _known_until(tails: Sequence[Tail], known: Sequence[Tail]) -> int:
-    """The last time such that of each region opened up to it all is known that may have been written before."""
+    """The last time up to which all earlier writes of the regions opened by then are known."""
     last = min((int(_times(tail)[-1]) for tail in tails if tail not in known), default=_EVER)
     opened = np.concatenate([_times(tail)[tail.entries["opens"]] for tail in tails])
     while (late := opened[(opened > last - SKEW_MS) & (opened <= last)]).size:
@@ -240,7 +221,7 @@ def _known_until(tails: Sequence[Tail], known: Sequence[Tail]) -> int:
 
 
 def _last_time(tails: Sequence[Tail], changes_max: int, bytes_max: int) -> int:
-    """The time of writing of the entry that reaches one of the limits, of the first entry at least."""
+    """The time of writing of the entry that reaches one of the limits, or of the last one."""
     times = np.concatenate([_times(tail) for tail in tails])
     order = np.argsort(times, kind="stable")
     entries = np.concatenate([tail.entries for tail in tails])[order]
@@ -250,7 +231,7 @@ def _last_time(tails: Sequence[Tail], changes_max: int, bytes_max: int) -> int:
 
 
 def _times(tail: Tail) -> np.ndarray:
-    """When entries were written; never earlier than the one before, whatever the server's clock did."""
+    """When entries were written; made to rise, because a server's clock may go back."""
     return np.maximum.accumulate(tail.entries["written"])
 
 
@@ -260,6 +241,6 @@ def _before(tail: Tail, until: int) -> Position:
 
 
 def _opened_by(tails: Sequence[Tail], positions: Positions) -> int:
-    """The time at which the last region was opened up to `positions`; long ago if none was."""
+    """When the last region was opened up to `positions`; long ago if none was."""
     found = [tail.upto(positions[tail.stream]) for tail in tails]
     return max((int(one["written"][one["opens"]].max(initial=-SKEW_MS)) for one in found), default=-SKEW_MS)

@@ -1,22 +1,21 @@
 """Mapped tables: the cells of a WAL as writes to columns of the tables that are mapped to it.
 
-In: cells of a WAL, and the tables of the catalog. Out: batches of `ports.log.CELLS_SCHEMA` for each table. Always:
-cells of columns that are not mapped are left out; a deleted family hides each of its columns. A delete of one version
-uncovers an older one, which is not in the log: such deletes are handed out apart, for their rows to be read again.
+In: cells of a WAL, and mapped tables. Out: batches of `CELLS_SCHEMA` for each table. Always: cells of other columns are
+left out; a deleted family hides each of its columns. A delete of one version makes an older one visible, which is not
+in the log: such deletes are returned apart, so that their rows are read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.model.foreign_rows import HIDE, PUT, decode_row_keys, foreign_of
+from viewkeeper.model.foreign_rows import CELLS_SCHEMA, HIDE, PUT, decode_row_keys, foreign_of
 from viewkeeper.model.schema import Foreign, TableSchema
-from viewkeeper.ports.log import CELLS_SCHEMA
 from viewkeeper.stores.hbase.wal import wal_entries as wal
 
 _PLACES = 1 << 20  # in the order of writes, for the cells of one entry
@@ -24,28 +23,23 @@ _PLACES = 1 << 20  # in the order of writes, for the cells of one entry
 
 @dataclass(frozen=True, slots=True)
 class MappedTables:
-    """The foreign tables of a catalog."""
+    """The mapped tables of a catalog."""
 
     tables: tuple[TableSchema, ...]
 
-    @staticmethod
-    def among(tables: Sequence[TableSchema]) -> MappedTables:
-        return MappedTables(tuple(table for table in tables if table.foreign is not None))
-
     @property
     def names(self) -> frozenset[str]:
-        """What they are called in the WAL."""
+        """Their names in the WAL."""
         return frozenset(name_in_wal(foreign_of(table)) for table in self.tables)
 
     def writes(self, cells: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """What the cells of a WAL write to each table."""
         for table, own in self._own(cells):
             found = _writes(table, own)
             if found.num_rows:
                 yield table.id, found
 
     def uncovering(self, cells: pa.RecordBatch) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
-        """Deletes of single versions in each table, as cells of the WAL."""
+        """The deletes of single versions in each table, as cells of the WAL."""
         exact = pc.is_in(cells["kind"], pa.array([wal.DELETE_VERSION, wal.DELETE_FAMILY_VERSION], pa.int8()))
         if pc.any(exact).as_py():
             for table, own in self._own(cells.filter(exact)):
@@ -60,17 +54,17 @@ class MappedTables:
 
 
 def name_in_wal(foreign: Foreign) -> str:
-    """HBase logs the tables of its default namespace without its name."""
+    """A table's name in the WAL: without that of the default namespace."""
     return foreign.table.removeprefix("default:")
 
 
 def order_after(sequence: int) -> int:
-    """In the order of writes, behind all cells of the entry with that sequence id."""
+    """The order of a write after all cells of the entry with that sequence id."""
     return sequence * _PLACES + _PLACES - 1
 
 
 def _orders(cells: pa.RecordBatch) -> np.ndarray:
-    """The order of writes: a row may be put twice in one entry, and then HBase shows the last."""
+    """The order of writes, which also counts cells of one entry: HBase shows the last of two puts of a row in it."""
     position = np.asarray(cells["position"])
     begins = np.flatnonzero(np.append(True, position[1:] != position[:-1])) if len(position) else position
     place = np.arange(len(position)) - np.repeat(begins, np.diff(begins, append=len(position)))
@@ -104,7 +98,7 @@ def _batch(table: TableSchema, cells: pa.RecordBatch, columns: np.ndarray, order
 
 
 def _columns(foreign: Foreign, families: pa.Array, qualifiers: pa.Array) -> np.ndarray:
-    """Which column each cell is of; -1: none."""
+    """The column of each cell; -1: none."""
     found = np.full(len(families), -1, np.int32)
     for family in {cell.family for cell in foreign.cells}:
         own = {cell.qualifier.encode(): number for number, cell in enumerate(foreign.cells) if cell.family == family}

@@ -1,12 +1,10 @@
-"""Entries of a WAL: where they begin and end, their cells as Arrow batches, and the markers that HBase logs among
-these.
+"""Entries of a WAL: where they begin and end, their cells as Arrow batches, and HBase's markers among these.
 
 In: bytes that begin at an entry, and which tables are wanted. Out: for the whole entries of these tables their keys as
 columns; a batch of CELLS_SCHEMA with their cells, in log order; and a `Marker` for each flush, opening, closing and
-bulk load of a region, of a known kind or not: the rows of a bulk load are not in the log, so whoever reads it must know
-of one. Always: an entry counts when all of it is there, and what is cut off is left for later. Bytes that no HBase
-writes, cells whose lengths contradict one another among them, are `CorruptStore`, never a value. A scan of entries
-steps over their cells and reads none.
+bulk load of a region, and for other events (the rows of a bulk load are not in the log, so its readers must know of
+it). Always: an entry counts when all of it is there; the rest is left for later. Bytes that no HBase writes are
+`CorruptStore`, never a value. A scan of entries steps over their cells and reads none.
 
     entry    length, key (protobuf WALKey), then as many cells as the key says, each after its length in 4 bytes
     trailer  after the last entry of a file that was closed: four zero bytes and "LAWP"
@@ -28,7 +26,7 @@ import pyarrow as pa
 from viewkeeper.errors import CorruptStore
 from viewkeeper.model.positions import Position
 from viewkeeper.model.varbinary import gather, gather_fixed
-from viewkeeper.stores.hbase.wal.wal_header import CutOff, numbers_in, read_number, read_numbers, strings_in
+from viewkeeper.stores.hbase.wal.wal_header import CutOff, fields_of, read_number, read_numbers
 
 TRAILER = b"\0\0\0\0LAWP"
 DAMAGED = "HBase's WALPrettyPrinter tells how far the file is whole"
@@ -49,7 +47,7 @@ _NOT_WANTED = -1
 class Entries:
     """The whole entries of wanted tables, a column for each field.
 
-    `stop`: where the last whole entry ended, wanted or not; `closed`: whether the trailer follows.
+    `stop`: where the last whole entry of any table ended; `closed`: whether the trailer follows.
     """
 
     names: list[tuple[str, str]]  # region and table: what `name` counts
@@ -64,7 +62,7 @@ class Entries:
 
 
 def scan_entries(data: bytes, wanted: Callable[[str], bool], *, file: str, offset: int) -> Entries:
-    """The entries of `data`, which begins at `offset` of `file`; `wanted` tells the tables whose entries to keep."""
+    """The entries of `wanted` tables in `data`, which begins at `offset` of `file`."""
     scan = _Scan(data, wanted)
     try:
         scan.run()
@@ -95,13 +93,11 @@ class _Scan:
     stop: int = 0
     heads: dict[bytes, int] = field(default_factory=dict)  # region and table in a key's bytes: which name
     names: list[tuple[str, str]] = field(default_factory=list)
-    notes: list[int] = field(
-        default_factory=list
-    )  # of each entry: name, end, where its two numbers are, count of cells
+    notes: list[int] = field(default_factory=list)  # of each entry: name, end, where its two numbers are, cells
     cells: list[int] = field(default_factory=list)
 
     def run(self) -> None:
-        """Note every entry, in one loop: a call for each would cost as much as the work in it."""
+        """Note every entry in one loop: a call for each would cost as much as its work."""
         data, size, at, heads, match, length_at = self.data, len(self.data), 0, self.heads, _PLAIN_KEY.match, _length_at
         while at < size and (length := data[at]):  # no key is empty: 0 is a trailer, or what a crash left
             self.stop, at = at, at + 1
@@ -112,7 +108,7 @@ class _Scan:
                 raise CutOff
             key = match(data, at, cells_at)
             name = heads.get(key[1]) if key else None
-            if key is None or name is None:  # a region that is met for the first time, or a longer key
+            if key is None or name is None:  # a new region, or a longer key
                 name, sequence_at, written_at, count = self._read_key(at, cells_at)
             else:
                 _, _, (sequence_at, _), (written_at, _), (count_at, _) = key.regs
@@ -133,15 +129,16 @@ class _Scan:
         self.stop = at
 
     def _read_key(self, at: int, stop: int) -> tuple[int, int, int, int]:
-        """Of any key: the name, where the sequence id and the time of writing are, and how many cells follow."""
-        strings, numbers = dict(strings_in(self.data, at, stop)), dict(numbers_in(self.data, at, stop))
+        """A key's name, where its sequence id and its time of writing are, and how many cells follow."""
+        numbers, texts = fields_of(self.data, at, stop)
+        strings = dict(texts)
         if not {_REGION, _TABLE} <= strings.keys() or not {_SEQUENCE, _WRITTEN} <= numbers.keys():
             raise ValueError("its key lacks a field")
         count = read_number(self.data, numbers[_CELLS])[0] if _CELLS in numbers else 0
         return self._name(strings[_REGION], strings[_TABLE]), numbers[_SEQUENCE], numbers[_WRITTEN], count
 
     def _name(self, region: bytes, table: bytes) -> int:
-        """The number of a region, whose table is `table`."""
+        """The number of a region and its table."""
         short = len(region) < 128 and len(table) < 128
         head = b"\x0a%c%b\x12%c%b" % (len(region), region, len(table), table) if short else region + b"\0" + table
         if head not in self.heads:
@@ -157,7 +154,7 @@ BULK_LOAD, COMPACTION, FLUSHED = "BULK_LOAD", "COMPACTION", "COMMIT_FLUSH"
 OPENED, CLOSED = "REGION_OPEN", "REGION_CLOSE"
 
 _PREFIX = "HBASE::"
-_STEP = 1  # the field of FlushDescriptor and RegionEventDescriptor that tells which step it is
+_STEP = 1  # the field of FlushDescriptor and RegionEventDescriptor with the step
 _STEPS = {
     "FLUSH": ("START_FLUSH", FLUSHED, "ABORT_FLUSH", "CANNOT_FLUSH"),
     "REGION_EVENT": (OPENED, CLOSED),
@@ -170,10 +167,10 @@ _COMPACTED, _MADE = 4, 5  # fields of a CompactionDescriptor
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """`kind`: START_FLUSH, COMMIT_FLUSH, REGION_OPEN, REGION_CLOSE, COMPACTION, BULK_LOAD or another that HBase names.
+    """An event of a region: START_FLUSH, COMMIT_FLUSH, REGION_OPEN, REGION_CLOSE, COMPACTION, BULK_LOAD or another one.
 
-    `name`: the region's full one, of which every character is a byte. `files`: all that an opened region has, or those that
-    it got; `gone`: those that it no longer needs.
+    `name`: the region's full name, a character for each byte. `files`: all files of an opened region, else its new ones;
+    `gone`: those that it no longer needs.
     """
 
     position: Position
@@ -190,23 +187,21 @@ class Marker:
         return list(astuple(self))
 
 
-def marker_from_json(told: list[Any]) -> Marker:
-    position, region, table, sequence, kind, written_ms, name, files, gone = told
-    return Marker(Position(position), region, table, sequence, kind, written_ms, name, tuple(files), tuple(gone))
+def marker_from_json(values: list[Any]) -> Marker:
+    position, region, table, sequence, kind, written_ms, name, files, gone = values
+    return Marker(position, region, table, sequence, kind, written_ms, name, tuple(files), tuple(gone))
 
 
 def marker_of(
     qualifier: bytes, value: bytes, *, position: Position, region: str, table: str, sequence: int, written_ms: int
 ) -> Marker:
-    """The marker of a cell."""
     what = qualifier.decode(errors="replace").removeprefix(_PREFIX).split("::")[0]
     steps = _STEPS.get(what, ())
-    fields = dict(numbers_in(value, 0, len(value))) if steps else {}
-    step = read_number(value, fields[_STEP])[0] if _STEP in fields else len(steps)
+    numbers, texts = fields_of(value, 0, len(value)) if what in _NAME or what in _STORES else ({}, [])
+    step = read_number(value, numbers[_STEP])[0] if steps and _STEP in numbers else len(steps)
     kind = steps[step] if step < len(steps) else what
-    texts = list(strings_in(value, 0, len(value))) if what in _NAME or what in _STORES else []
     stores = [text for field, text in texts if field == _STORES.get(what)]
-    files = [text for store in stores for field, text in strings_in(store, 0, len(store)) if field == _STORE_FILES]
+    files = [text for store in stores for field, text in fields_of(store, 0, len(store))[1] if field == _STORE_FILES]
     gone = [text for field, text in texts if what == COMPACTION and field == _COMPACTED]
     files += [text for field, text in texts if what == COMPACTION and field == _MADE]
     name = next((text for field, text in texts if field == _NAME.get(what)), b"").decode("latin-1")
@@ -240,7 +235,7 @@ _BEFORE_KEY = 12  # a cell's length and the two in it
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Where the parts of each cell begin, and how long they are."""
+    """Where the parts of each cell begin, and their lengths."""
 
     key: np.ndarray
     row_length: np.ndarray
@@ -253,31 +248,34 @@ class _Parts:
 
 def decode_cells(data: bytes, entries: Entries, start: Position, file: str) -> tuple[pa.RecordBatch, list[Marker]]:
     """The cells and markers of `entries`; `start` is the position at which `data` begins."""
-    raw = np.frombuffer(data, np.uint8)
-    parts = _parts(raw, entries.cells, file)
-    owner = np.repeat(np.arange(len(entries.counts)), entries.counts)
-    marks = _are_markers(raw, parts)
-    markers = [
-        _marker(data, entries, parts, int(owner[index]), index, start) for index in np.flatnonzero(marks).tolist()
-    ]
+    raw, parts, owner, marks = _cells_in(data, entries, file)
+    markers = [_marker(data, entries, parts, owner, mark, start) for mark in np.flatnonzero(marks).tolist()]
     if markers:
-        owner, parts = owner[~marks], _chosen(parts, ~marks)
+        owner, parts = owner[~marks], _Parts(*(getattr(parts, name)[~marks] for name in _Parts.__slots__))
     return _batch(raw, entries, parts, owner, start), markers
 
 
 def outline_cells(data: bytes, entries: Entries, start: Position, file: str) -> tuple[list[Marker], np.ndarray]:
-    """The markers alone; and which entries delete single versions."""
-    raw = np.frombuffer(data, np.uint8)
-    parts = _parts(raw, entries.cells, file)
-    owner = np.repeat(np.arange(len(entries.counts)), entries.counts)
-    marks = np.flatnonzero(_are_markers(raw, parts)).tolist()
-    markers = [_marker(data, entries, parts, int(owner[mark]), mark, start) for mark in marks]
+    """The markers of `entries`, and which entries delete single versions."""
+    raw, parts, owner, marks = _cells_in(data, entries, file)
+    markers = [_marker(data, entries, parts, owner, mark, start) for mark in np.flatnonzero(marks).tolist()]
     kinds = raw[parts.value - 1]
     return markers, np.unique(owner[(kinds == DELETE_VERSION) | (kinds == DELETE_FAMILY_VERSION)])
 
 
+def _cells_in(data: bytes, entries: Entries, file: str) -> tuple[np.ndarray, _Parts, np.ndarray, np.ndarray]:
+    """The bytes as an array; of every cell its parts, the index of its entry, and whether it is a marker."""
+    raw = np.frombuffer(data, np.uint8)
+    parts = _parts(raw, entries.cells, file)
+    marks = parts.family_length == len(MARKER_FAMILY)
+    if len(named := np.flatnonzero(marks)):
+        families = gather_fixed(raw, parts.family[named], len(MARKER_FAMILY))
+        marks[named] = (families == np.frombuffer(MARKER_FAMILY, np.uint8)).all(axis=1)
+    return raw, parts, np.repeat(np.arange(len(entries.counts)), entries.counts), marks
+
+
 def _parts(raw: np.ndarray, cells: np.ndarray, file: str) -> _Parts:
-    """The layout of every cell; each length is checked before what lies at its end is looked at."""
+    """The layout of every cell; each length is checked before the bytes at its end are read."""
     length = _big_endian(raw, cells, 4)
     _check(length >= 8 + _FIXED, file)
     key_length, value_length = _big_endian(raw, cells + 4, 4), _big_endian(raw, cells + 8, 4)
@@ -303,20 +301,8 @@ def _big_endian(raw: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
     return gather_fixed(raw, starts, width).reshape(-1).view(f">u{width}").astype(np.int64)
 
 
-def _are_markers(raw: np.ndarray, parts: _Parts) -> np.ndarray:
-    marks = parts.family_length == len(MARKER_FAMILY)
-    named = np.flatnonzero(marks)
-    if len(named):
-        families = gather_fixed(raw, parts.family[named], len(MARKER_FAMILY))
-        marks[named] = (families == np.frombuffer(MARKER_FAMILY, np.uint8)).all(axis=1)
-    return marks
-
-
-def _chosen(parts: _Parts, kept: np.ndarray) -> _Parts:
-    return _Parts(*(getattr(parts, name)[kept] for name in _Parts.__slots__))
-
-
-def _marker(data: bytes, entries: Entries, parts: _Parts, entry: int, cell: int, start: Position) -> Marker:
+def _marker(data: bytes, entries: Entries, parts: _Parts, owner: np.ndarray, cell: int, start: Position) -> Marker:
+    entry = int(owner[cell])
     region, table = entries.names[entries.name[entry]]
     qualifier = int(parts.family[cell] + parts.family_length[cell])
     value = int(parts.value[cell])

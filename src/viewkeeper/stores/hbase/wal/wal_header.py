@@ -1,21 +1,19 @@
 """The header of a WAL, and protobuf as far as WALs need it: variable-length numbers, and the fields of a message.
 
-In: the first bytes of a file; bytes of a message and where to begin. Out: where the first entry begins; numbers and
-fields. Always: `CutOff` where the bytes end too early, `ValueError` where they are no protobuf. A WAL that is
-compressed, encrypted or encoded in another way is refused with the setting that changes it.
+In: the first bytes of a file; a message. Out: where the first entry begins; numbers and fields. Always: `CutOff` where
+the bytes end too early, `ValueError` where they are no protobuf. A WAL that is compressed, encrypted or encoded
+otherwise is refused with the setting that changes it.
 
     file  "PWAL", length, header (protobuf WALHeader), entries
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from viewkeeper.errors import CorruptStore, NotOffered
 
-_NUMBER, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5  # wire types
+_NUMBER, _BYTES, _WIDTHS = 0, 2, {1: 8, 5: 4}  # wire types; those of fixed width, in bytes
 _BITS_MAX = 63
 
 
@@ -24,7 +22,7 @@ class CutOff(Exception):
 
 
 def read_number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of 7 bits in each byte, the lowest first, and where it ends."""
+    """A number with 7 bits in each byte, the lowest first, and where it ends."""
     number = shift = 0
     while shift <= _BITS_MAX:
         if at >= len(data):
@@ -51,37 +49,28 @@ def read_numbers(data: bytes, starts: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def numbers_in(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The numeric fields of the message in data[at:stop]: which field, and where its number begins."""
-    for field, wire, begin, _ in _fields(data, at, stop):
-        if wire == _NUMBER:
-            yield field, begin
-
-
-def strings_in(data: bytes, at: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """The fields of bytes of the message in data[at:stop]."""
-    for field, wire, begin, end in _fields(data, at, stop):
-        if wire == _BYTES:
-            yield field, data[begin:end]
-
-
-def _fields(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Field, wire type, begin and end of its value."""
+def fields_of(data: bytes, at: int, stop: int) -> tuple[dict[int, int], list[tuple[int, bytes]]]:
+    """The message in data[at:stop]: where the number of each numeric field begins, and the fields of bytes in order."""
+    numbers, strings = dict[int, int](), list[tuple[int, bytes]]()
     while at < stop:
         tag, begin = read_number(data, at)
-        wire = tag & 7
+        field, wire = tag >> 3, tag & 7
         if wire == _NUMBER:
             _, at = read_number(data, begin)
         elif wire == _BYTES:
             length, begin = read_number(data, begin)
             at = begin + length
-        elif wire in (_EIGHT_BYTES, _FOUR_BYTES):
-            at = begin + (8 if wire == _EIGHT_BYTES else 4)
+        elif wire in _WIDTHS:
+            at = begin + _WIDTHS[wire]
         else:
             raise ValueError(f"wire type {wire}")
         if at > stop:
             raise ValueError("a field is longer than its message")
-        yield tag >> 3, wire, begin, at
+        if wire == _NUMBER:
+            numbers[field] = begin
+        elif wire == _BYTES:
+            strings.append((field, data[begin:at]))
+    return numbers, strings
 
 
 MAGIC = b"PWAL"
@@ -104,13 +93,13 @@ def read_header(data: bytes, file: str) -> int | None:
         length, at = read_number(data, len(MAGIC))
         if at + length > len(data):
             return None
-        numbers = {field: read_number(data, begin)[0] for field, begin in numbers_in(data, at, at + length)}
-        strings = dict(strings_in(data, at, at + length))
+        starts, strings = fields_of(data, at, at + length)
+        numbers = {field: read_number(data, begin)[0] for field, begin in starts.items()}
     except CutOff:
         return None
     except ValueError as wrong:
         raise CorruptStore(f"the header of the WAL {file} is damaged", str(wrong)) from wrong
-    _refuse(numbers, strings, file)
+    _refuse(numbers, dict(strings), file)
     return at + length
 
 

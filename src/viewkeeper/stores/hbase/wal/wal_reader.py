@@ -1,8 +1,8 @@
 """The WAL reader: cells and markers of a stream, from any position on, through all its files.
 
 In: a folder of WALs, wanted tables, positions. Out: blocks of whole entries, in log order. Always: a range (start,
-stop] gives the same cells each time, wherever the files are by then. The last file of a live server is read as far as
-it is whole; the next one is begun when the one before is at its end for good.
+stop] gives the same cells each time, wherever its files are moved. The last file of a live server is read as far as it
+is whole; a file is begun when the one before is complete.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Entries without their cells, which begin at `start`; everything up to `position` has been seen, wanted or not.
-
-    `uncovering`: those of them that delete single versions.
-    """
+    """Entries from `start` to `position`, without their cells; `uncovering`: those that delete single versions."""
 
     start: Position
     entries: Entries | None
@@ -60,19 +57,15 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class WalReader:
-    """Reads the WALs of `folder`; of `tables` alone, if they are named ("table" or "namespace:table")."""
+    """Reads the WALs of `folder`, of all tables or of `tables` ("table" or "namespace:table")."""
 
     folder: WalFolder
     tables: Collection[str] | None = None
     block_bytes: int = BLOCK_BYTES
     _headers: dict[str, int] = field(default_factory=dict)  # where the entries of a file begin
 
-    def ends(self) -> Positions:
-        """Where the files of every stream end now; in the middle of an entry, if one is just being written."""
-        return {stream: Position(files[-1].first + files[-1].size) for stream, files in self.folder.files().items()}
-
     def last_entries(self) -> Positions:
-        """Up to where every stream can be read: where its last whole entry ends, or a file after that one begins."""
+        """Up to where every stream can be read: to the end of its last whole entry, or the start of a later file."""
         found: Positions = {}
         for stream, files in self.folder.files().items():
             found[stream] = files[0].first
@@ -85,28 +78,23 @@ class WalReader:
         return found
 
     def read(self, stream: Stream, start: Position, stop: Position | None = None) -> Iterator[Block]:
-        """The blocks of (start, stop], all of them or an error; without `stop`, of all that is there.
+        """All blocks of (start, stop], or an error; without `stop`, of all that is there.
 
-        Position 0 is before everything; others are those of blocks.
+        Position 0 is before everything; other positions are those of blocks.
         """
         files = self.folder.files().get(stream, [])
         reached = start if start or not files else files[0].first  # a server that has just started has logged nothing
         for piece in self._pieces(stream, start, stop, files):
-            cells, markers = piece.decode()
-            yield Block(cells, markers, piece.position)
+            yield piece.decode()
             reached = piece.position
         if stop is not None and reached < stop:
             raise StoreUnavailable(f"the WAL of {stream} cannot be read up to {stop}: it ends at {reached}")
 
-    def outline(self, stream: Stream, start: Position, files: list[WalFile] | None = None) -> Iterator[Outline]:
-        """What is there after `start`, without the cells. `files`: the stream's, if somebody has just listed them."""
-        for piece in self._pieces(stream, start, None, files):
-            yield Outline(piece.start, piece.entries, *piece.outline(), piece.position)
+    def outline(self, stream: Stream, start: Position, files: list[WalFile]) -> Iterator[Outline]:
+        """The stream after `start` in the files as just listed, without the cells."""
+        return (piece.outline() for piece in self._pieces(stream, start, None, files))
 
-    def _pieces(
-        self, stream: Stream, start: Position, stop: Position | None, files: list[WalFile] | None = None
-    ) -> Iterator[_Piece]:
-        files = self.folder.files().get(stream, []) if files is None else files
+    def _pieces(self, stream: Stream, start: Position, stop: Position | None, files: list[WalFile]) -> Iterator[_Piece]:
         index, offset = locate(files, start, stream)
         while index < len(files):
             reading = _Reading(self, files[index], offset)
@@ -118,9 +106,7 @@ class WalReader:
             if (stop is not None and stop < following.first) or not reading.is_done(files[index + 1 :]):
                 return
             yield from reading.pieces(stop)  # what came between the last look and the one that found it done
-            if (
-                not following.archived
-            ):  # a folder that grows while it is listed may show a new file and not the one before
+            if not following.archived:  # a folder that grows while it is listed may lack a file and show the next one
                 files = self.folder.files().get(stream, files)
                 index = bisect_right(files, reading.file.first, key=lambda file: file.first) - 1
                 following = files[index + 1]
@@ -143,7 +129,7 @@ class WalReader:
 
 
 def locate(files: list[WalFile], position: Position, stream: Stream) -> tuple[int, int]:
-    """Which of a stream's files a position is in, and at which offset."""
+    """The index of the file that a position is in, and the offset."""
     if not position:
         return 0, 0
     index = bisect_right(files, position, key=lambda file: file.first) - 1
@@ -154,7 +140,7 @@ def locate(files: list[WalFile], position: Position, stream: Stream) -> tuple[in
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some bytes of a file, from `start` to `position`, and the entries in them; none where there is nothing to read."""
+    """The bytes of a file from `start` to `position`, and the entries in them, if there are any."""
 
     file: str
     start: Position
@@ -162,15 +148,16 @@ class _Piece:
     data: bytes = b""
     entries: Entries | None = None
 
-    def decode(self) -> tuple[pa.RecordBatch, list[Marker]]:
+    def decode(self) -> Block:
         if self.entries is None:
-            return _NO_CELLS, []
-        return decode_cells(self.data, self.entries, self.start, self.file)
+            return Block(_NO_CELLS, [], self.position)
+        return Block(*decode_cells(self.data, self.entries, self.start, self.file), self.position)
 
-    def outline(self) -> tuple[list[Marker], np.ndarray]:
+    def outline(self) -> Outline:
         if self.entries is None:
-            return [], np.empty(0, np.int64)
-        return outline_cells(self.data, self.entries, self.start, self.file)
+            return Outline(self.start, None, [], np.empty(0, np.int64), self.position)
+        found = outline_cells(self.data, self.entries, self.start, self.file)
+        return Outline(self.start, self.entries, *found, self.position)
 
 
 @dataclass(slots=True)
@@ -183,7 +170,7 @@ class _Reading:
     closed: bool = False
 
     def pieces(self, stop: Position | None) -> Iterator[_Piece]:
-        """What is there after `offset`, up to the position `stop`."""
+        """The file after `offset`, up to the position `stop`."""
         first = self.reader.first_entry(self.file)
         if first is None:
             return
@@ -195,7 +182,9 @@ class _Reading:
             at_end = self.offset + len(data) >= self.file.size or left < size
             entries = scan_entries(data, self.reader.is_wanted, file=self.file.name, offset=self.offset)
             if entries.stop:
-                yield self._piece(data, entries)
+                start = Position(self.file.first + self.offset)
+                self.offset += entries.stop
+                yield _Piece(self.file.name, start, Position(start + entries.stop), data, entries)
             elif data[:1] == b"\0":
                 at_end = True
             else:
@@ -203,13 +192,13 @@ class _Reading:
             self.closed = entries.closed
 
     def rest(self, stop: Position | None) -> Iterator[_Piece]:
-        """What follows the last entry of an archived file: a trailer, or what a crash left. Nothing will come after it."""
+        """The end of an archived file after its last entry: a trailer, or what a crash left."""
         end = Position(self.file.first + self.file.size)
         if self.file.archived and self.file.first + self.offset < end and (stop is None or end <= stop):
             yield _Piece(self.file.name, end, end)
 
     def is_done(self, following: list[WalFile]) -> bool:
-        """Whether nothing more can come: a later file gets its first entry when this one has its last."""
+        """Whether the file is complete: a later file gets its first entry after this one's last."""
         return self.closed or self.file.archived or any(map(self._has_entries, following))
 
     def _has_entries(self, file: WalFile) -> bool:
@@ -220,14 +209,9 @@ class _Reading:
         return scan_entries(data, lambda table: False, file=file.name, offset=begin).stop > 0
 
     def check_end(self, following: WalFile) -> None:
-        """A file with a trailer has been read up to it, and all its positions are before the next file's."""
+        """Raise unless the file was read up to its trailer, if it has one, and its positions are below the next file's."""
         check_order(self.file.name, self.file.size, self.file.first, following.first)
         if not self.closed:
             end, _ = self.reader.folder.read(self.file, max(self.offset, self.file.size - len(TRAILER)), len(TRAILER))
             if end == TRAILER:
                 raise CorruptStore(f"the WAL {self.file.name} has no entry at {self.offset}", DAMAGED)
-
-    def _piece(self, data: bytes, entries: Entries) -> _Piece:
-        start = Position(self.file.first + self.offset)
-        self.offset += entries.stop
-        return _Piece(self.file.name, start, Position(self.file.first + self.offset), data, entries)
