@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ class Clients:
         self._hbase, self._types, self._seed = hbase, hbase.types, seed
         mark = uuid.uuid4().hex[:8]
         self.tables = {name: f"{name}{mark}" for name in "tu"}
-        self.writes = 0
+        self.writes = self.without_reply = 0
         for table in self.tables.values():
             self.create(table)
 
@@ -63,6 +63,7 @@ class Clients:
                         while not stop.wait(_PAUSE_SECONDS):
                             self._one(client, draw)
                 except (TException, OSError, EOFError):
+                    self.without_reply += 1
                     stop.wait(0.2)
 
         writers = [threading.Thread(target=go_on, args=(number,)) for number in range(threads)]
@@ -102,6 +103,19 @@ class Clients:
             found = client.getScannerResults(self.tables[name].encode(), self._types.TScan(), 10_000)
         cells = [{cell.qualifier: cell.value.decode() for cell in one.columnValues} for one in found]
         return [(one.row.decode(), c.get(b"g"), c.get(b"x")) for one, c in zip(found, cells, strict=True)]
+
+    def cells(self, name: str, keys: Container[object]) -> list[str]:
+        """All that HBase has of these rows, deletes and hidden versions too."""
+        types = self._types
+        scan = types.TScan(maxVersions=1_000, attributes={b"_raw_": b"\xff"})
+        with self._hbase.client() as client:
+            found = client.getScannerResults(self.tables[name].encode(), scan, 10_000)
+        return [
+            f"{name} {one.row!r} {cell.qualifier!r} at {cell.timestamp}, type {cell.type}: {cell.value!r}"
+            for one in found
+            if one.row.decode() in keys
+            for cell in one.columnValues
+        ]
 
     def ddl(self, name: str) -> str:
         mapping = f"USING hbase OPTIONS (table '{self.tables[name]}')"
