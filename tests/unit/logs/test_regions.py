@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import viewkeeper as vk
+from tests.support.small_hbase import SmallHBase
 from tests.support.wal_files import number, text
 from viewkeeper.model.positions import Position
-from viewkeeper.stores.hbase.unlogged_changes import LOADED, MADE_ANEW, RESTORED, Region, follow
+from viewkeeper.stores.hbase.unlogged_changes import LOADED, MADE_ANEW, RESTORED, Region, UnloggedChanges, follow
 from viewkeeper.stores.hbase.wal.wal_entries import (
     BULK_LOAD,
     CLOSED,
@@ -102,3 +105,24 @@ def test_markers_are_read_as_hbase_writes_them_and_travel_as_json() -> None:
         replace(opened, kind=BULK_LOAD, name=""),
     ]
     assert [marker_from_json(one.to_json()) for one in found] == found
+
+
+def test_what_one_pipeline_writes_late_erases_nothing_that_the_next_one_has_found(tmp_path: Path) -> None:
+    """The first has read what is known, and writes after it was fenced off."""
+    hbase = SmallHBase(tmp_path)
+    with hbase.replying(), vk.connect(hbase.url) as db:
+        rows, folder = db.store._site.rows, db.store._wals.folder
+        late, next_one = UnloggedChanges(rows, folder), UnloggedChanges(rows, folder)
+        late.follow(frozenset("t"), LIFE, now_ms=0)
+        loaded = [*LIFE, marker(BULK_LOAD, 40)]
+
+        def overtaken(row: bytes, *rest: object, **options: object) -> bool:
+            rows.swap = swap
+            next_one.follow(frozenset("t"), [*loaded, marker(OPENED, 2, region="new")], now_ms=0)
+            return swap(row, *rest, **options)
+
+        swap, rows.swap = rows.swap, overtaken
+        late.follow(frozenset("t"), loaded, now_ms=0)
+        assert next_one.happened([]) == {"t": {LOADED: 40, MADE_ANEW: 2}}
+        late.follow(frozenset("t"), loaded, now_ms=0)
+        assert late.happened([]) == {"t": {LOADED: 40, MADE_ANEW: 2}}

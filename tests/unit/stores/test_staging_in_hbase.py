@@ -19,13 +19,13 @@ from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from tests.support.small_hbase import SmallHBase
 from viewkeeper.coordinator.backfill import reset_views
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.errors import Fenced, NewerFormat, PipelineRunning, PositionLost
+from viewkeeper.errors import Fenced, NewerFormat, PipelineRunning, PositionLost, StoreUnavailable
 from viewkeeper.events import Committed
 from viewkeeper.model import epochs
 from viewkeeper.model.positions import Cut
 from viewkeeper.ports.meta import change_epoch_record
 from viewkeeper.settings import EpochLimits
-from viewkeeper.stores.hbase import meta
+from viewkeeper.stores.hbase import meta, snapshot_copy
 from viewkeeper.stores.hbase.meta import PipelineLease
 
 WHOLE = (None, None, 1, 1 << 62)  # of a row all columns, at any time
@@ -201,6 +201,41 @@ def test_a_put_after_a_deleted_version_and_older_than_it_is_seen_whatever_an_epo
         put(hbase, "a", 7, table=b"items")
         pipeline.catch_up()
     assert (total(db), total(db, "items")) == ((8, 8), (1, 7))
+
+
+def test_what_a_deleted_version_uncovers_is_not_the_version_itself_however_late_readers_see_the_delete(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    map_table(db)
+    put(hbase, "a", 3)
+    deleted = put(hbase, "a", 5)
+    keep_up(db)
+    with mock.patch.object(snapshot_copy.time, "sleep", lambda seconds: None):
+        hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", deleted, wal.DELETE, b"")])
+        keep_up(db)
+    assert total(db) == (1, 3)
+    hbase.settle()
+    put(hbase, "b", 1)
+    keep_up(db)
+    assert total(db) == (2, 4)
+
+
+def test_what_writes_that_nobody_sees_yet_uncover_is_waited_for(hbase: SmallHBase, db: vk.Database) -> None:
+    """A version is deleted, another one put, and deleted too: until all is seen, the first one seems to be uncovered."""
+    map_table(db)
+    put(hbase, "a", 3)
+    first = put(hbase, "a", 5)
+    pipeline = keep_up(db)
+    second = hbase.tick()
+    hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", first, wal.DELETE, b"")])
+    hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", second, wal.PUT, b"7")])
+    hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", second, wal.DELETE, b"")])
+    logged = {"sleep": lambda seconds: None, "time": lambda: hbase.ms / 1_000}
+    with mock.patch.multiple(snapshot_copy.time, **logged), pytest.raises(StoreUnavailable, match="orders"):
+        pipeline.catch_up()
+    assert total(db) == (1, 5)
+    pipeline.catch_up()
+    assert total(db) == (1, 3)
 
 
 def test_reading_begins_at_a_log_that_has_just_been_rolled(hbase: SmallHBase, db: vk.Database) -> None:

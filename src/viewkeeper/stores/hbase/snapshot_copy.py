@@ -12,16 +12,17 @@ from __future__ import annotations
 import math
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.errors import PositionLost
+from viewkeeper.errors import PositionLost, StoreUnavailable
 from viewkeeper.model.foreign_rows import CELLS_SCHEMA, HIDE, PUT, READ, READ_NONE, decode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.stores.hbase.client import Connections
@@ -186,6 +187,7 @@ _PARTS_MAX = 256
 _PARTS_AT_ONCE = 4
 BEFORE_ALL = 0  # in the log's order
 _LOOKS_MAX, _LOOK_SECONDS = 40, 0.05
+_UNSEEN_SECONDS_MAX = 60.0  # after which a deleted version that is there was put again, and its delete compacted
 VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
 
 
@@ -255,16 +257,12 @@ class SnapshotCopy:
         return bool(reached and reached.is_done)
 
     def stage_again(self, table: TableSchema, deletes: pa.RecordBatch) -> None:
-        """Stage the cells that are visible now where single versions were deleted."""
+        """Stage what readers see where single versions were deleted."""
         time.sleep(VISIBLE_SECONDS)
-        found = [
-            write
-            for delete in deletes.to_pylist()
-            for number, cell in enumerate(foreign_of(table).cells)
-            if cell.family.encode() == delete["family"]
-            and (delete["kind"] != DELETE_VERSION or cell.qualifier.encode() == delete["qualifier"])
-            for write in [self._uncovered(table, delete, number)]
-        ]
+        rows: dict[bytes, list[dict[str, Any]]] = {}
+        for delete in deletes.to_pylist():
+            rows.setdefault(delete["row"], []).append(delete)
+        found = [write for row, some in rows.items() for write in self._uncovered(table, row, some)]
         keys, wrong = decode_row_keys(table, pa.array([write["key"] for write in found], pa.binary()))
         cells = pa.Table.from_pylist(found, CELLS_SCHEMA).set_column(1, CELLS_SCHEMA.field(1), keys)
         self.append(table, cells.filter(pa.array(~wrong)))
@@ -275,20 +273,38 @@ class SnapshotCopy:
             self.chunks.make()
             self.chunks.put(PartKey(table.id, foreign_of(table).staging, AGAIN), cells)
 
-    def _uncovered(self, table: TableSchema, delete: dict[str, Any], number: int) -> dict[str, Any]:
-        cell, stamp = foreign_of(table).cells[number], delete["timestamp"]
-        column = thrift().TColumn(cell.family.encode(), cell.qualifier.encode())
-        get = thrift().TGet(row=delete["row"], columns=[column])
+    def _uncovered(
+        self, table: TableSchema, row: bytes, deletes: Sequence[Mapping[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        """What is left of the cells of a row of which versions were deleted."""
+        each = [(delete, column) for delete in deletes for column in _deleted_from(table, delete)]
+        versions = self._versions(table, row, each) if each else Versions()
+        for delete, column in each:
+            stamp, value = versions.newest(column, but=delete["timestamp"]) or (delete["timestamp"], None)
+            yield {
+                **{"position": 0, "key": row, "column": column, "kind": READ_NONE if value is None else READ},
+                **{"stamp": stamp, "order": order_after(delete["sequence"]), "value": value},
+            }
+
+    def _versions(self, table: TableSchema, row: bytes, deleted: Sequence[tuple[Mapping[str, Any], int]]) -> Versions:
+        """The versions of a row's cells, when readers see these deletes, and so all that was written before them.
+
+        A delete may also be gone, by a major compaction, and its version there once more: then it was logged long ago.
+        """
         for _ in range(_LOOKS_MAX):
-            found = ask_user_table(self.connections, foreign_of(table).table, "get", get).columnValues
-            if not found or found[0].timestamp != stamp:
-                break
+            scan = _scan(table, row, row + b"\x00")
+            found = ask_user_table(self.connections, foreign_of(table).table, "getScannerResults", scan, 1)
+            versions = Versions.of(table, found[0]) if found else Versions()
+            unseen = [delete for delete, column in deleted if versions.has(column, delete["timestamp"])]
+            if not unseen:
+                return versions
             time.sleep(_LOOK_SECONDS)
-        return {
-            **{"position": 0, "key": delete["row"], "column": number, "kind": READ if found else READ_NONE},
-            **{"stamp": found[0].timestamp if found else stamp, "order": order_after(delete["sequence"])},
-            **{"value": found[0].value if found else None},
-        }
+        if any(time.time() - delete["written_ms"] / 1_000 < _UNSEEN_SECONDS_MAX for delete in unseen):
+            raise StoreUnavailable(
+                f"HBase does not show yet what it has logged of table {foreign_of(table).table}",
+                "look at the region servers: the pipeline waits for them",
+            )
+        return versions
 
 
 def _borders_name(table: TableSchema) -> str:
@@ -298,10 +314,7 @@ def _borders_name(table: TableSchema) -> str:
 def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
     """The writes of mapped columns in raw rows: of each its newest version that is not deleted by itself, and the timestamp
     up to which versions are hidden."""
-    cells = foreign_of(table).cells
-    numbers = {(cell.family.encode(), cell.qualifier.encode()): number for number, cell in enumerate(cells)}
-    families = {family: [n for (one, _), n in numbers.items() if one == family] for family, _ in numbers}
-    found = [write for result in results for write in _writes(result, numbers, families)]
+    found = [(result.row, *write) for result in results for write in Versions.of(table, result).writes()]
     rows, columns, kinds, stamps, values = zip(*found, strict=True) if found else ((), (), (), (), ())
     keys, wrong = decode_row_keys(table, pa.array(rows, pa.binary()))
     nothing = pa.array(np.full(len(found), BEFORE_ALL))
@@ -312,32 +325,60 @@ def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
     return pa.table(arrays, schema=CELLS_SCHEMA).filter(pa.array(~wrong))
 
 
-def _writes(
-    result: Any, numbers: Mapping[tuple[bytes, bytes], int], families: Mapping[bytes, Sequence[int]]
-) -> Iterator[tuple[bytes, int, int, int, bytes | None]]:
-    """(row key, column, kind, stamp, value) of one row. HBase returns the newest cell of a column first."""
-    puts: dict[int, list[tuple[int, bytes]]] = {}
-    hidden: dict[int, int] = {}
-    gone: set[tuple[int, int]] = set()  # column and timestamp of a deleted version
-    for cell in result.columnValues:
-        own = numbers.get((cell.family, cell.qualifier))
-        if cell.type in (DELETE_FAMILY, DELETE_FAMILY_VERSION):
-            columns = families[cell.family]
-        else:
-            columns = [] if own is None else [own]
-        for column in columns:
-            if cell.type == CELL_PUT:
-                puts.setdefault(column, []).append((cell.timestamp, cell.value))
-            elif cell.type in (DELETE_VERSION, DELETE_FAMILY_VERSION):
-                gone.add((column, cell.timestamp))
-            else:
-                hidden[column] = max(hidden.get(column, 0), cell.timestamp)
-    for column, stamp in hidden.items():
-        yield result.row, column, HIDE, stamp, None
-    for column, versions in puts.items():
-        there = next((one for one in versions if (column, one[0]) not in gone), None)
-        if there is not None:
-            yield result.row, column, PUT, *there
+def _deleted_from(table: TableSchema, delete: Mapping[str, Any]) -> list[int]:
+    """The mapped columns of which a delete removes a version."""
+    return [
+        number
+        for number, cell in enumerate(foreign_of(table).cells)
+        if cell.family.encode() == delete["family"]
+        and (delete["kind"] != DELETE_VERSION or cell.qualifier.encode() == delete["qualifier"])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A raw row: by column its puts, newest first, and up to which timestamp they are hidden; and versions that are gone."""
+
+    puts: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+    hidden: dict[int, int] = field(default_factory=dict)
+    gone: set[tuple[int, int]] = field(default_factory=set)
+
+    @staticmethod
+    def of(table: TableSchema, result: Any) -> Versions:
+        """HBase returns the newest cell of a column first."""
+        row, columns = Versions(), defaultdict[bytes, dict[bytes, int]](dict)
+        for number, cell in enumerate(foreign_of(table).cells):
+            columns[cell.family.encode()][cell.qualifier.encode()] = number
+        for cell in result.columnValues:
+            own = columns[cell.family]
+            is_whole = cell.type in (DELETE_FAMILY, DELETE_FAMILY_VERSION)
+            for column in own.values() if is_whole else [own[cell.qualifier]] if cell.qualifier in own else []:
+                if cell.type == CELL_PUT:
+                    row.puts.setdefault(column, []).append((cell.timestamp, cell.value))
+                elif cell.type in (DELETE_VERSION, DELETE_FAMILY_VERSION):
+                    row.gone.add((column, cell.timestamp))
+                else:
+                    row.hidden[column] = max(row.hidden.get(column, 0), cell.timestamp)
+        return row
+
+    def newest(self, column: int, *, but: int | None = None) -> tuple[int, bytes] | None:
+        """The version that readers see, were there none with that timestamp."""
+        seen = (one for one in self.puts.get(column, ()) if one[0] != but and self.has(column, one[0]))
+        return next(seen, None)
+
+    def has(self, column: int, stamp: int) -> bool:
+        """Whether there is such a version, and no delete of it."""
+        is_put = any(at == stamp for at, _ in self.puts.get(column, ()))
+        return is_put and (column, stamp) not in self.gone and stamp > self.hidden.get(column, -1)
+
+    def writes(self) -> Iterator[tuple[int, int, int, bytes | None]]:
+        """(column, kind, stamp, value) of the row."""
+        for column, stamp in self.hidden.items():
+            yield column, HIDE, stamp, None
+        for column, versions in self.puts.items():
+            there = next((one for one in versions if (column, one[0]) not in self.gone), None)
+            if there is not None:
+                yield column, PUT, *there
 
 
 def _scan(table: TableSchema, start: bytes, stop: bytes) -> Any:

@@ -1,11 +1,11 @@
 """Unlogged changes: what happened to mapped tables without an entry in their log, as HBase's markers show.
 
 In: the markers of all streams, from the pipeline; the folder of HBase's files. Out: which tables were bulk-loaded, made
-anew or restored, and when. Always: only the pipeline writes this down; following a marker twice changes nothing. A
-region keeps its files under rising sequence ids, and younger regions replace it when it is split or merged. A region
-that is opened with no past is a new table's; one that lacks a file or goes back is a table's that was restored, or lost
-a family. The files that regions had before their table was mapped are read from the folder once: the newest of each
-family, because older ones may have been compacted.
+anew or restored, and when. Always: only the pipeline writes this down, by test-and-set; following a marker twice
+changes nothing. A region keeps its files under rising sequence ids, and younger regions replace it when it is split or
+merged. A region that is opened with no past is a new table's; one that lacks a file or goes back is a table's that was
+restored, or lost a family. The files that regions had before their table was mapped are read from the folder once: the
+newest of each family, because older ones may have been compacted.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class UnloggedChanges:
         """Write down what the markers show of these tables."""
         if self._followed == (markers, tables):
             return
-        happened, known = self._happened(), self._regions()
+        stored, known = self._rows.read(OUTSIDE), self._regions()
+        happened = _decoded(stored)
         for table in sorted(happened.keys() - tables):
             self._forget(table, known)
         regions = {name: region for name, region in known.items() if region.table in tables}
@@ -111,11 +112,14 @@ class UnloggedChanges:
         changed = {name: _packed(region) for name, region in regions.items() if known.get(name) != region}
         if changed:
             self._rows.put(REGIONS, changed)
-        told = _with_changes({table: happened.get(table, {}) for table in tables}, found)
-        new = {table: json.dumps(told[table]).encode() for table in tables if happened.get(table) != told[table]}
-        if new:  # after the regions: those of a table without an entry here are read again
-            self._rows.put(OUTSIDE, new)
-        self._followed = (list(markers), tables)
+        changes = _with_changes({table: happened.get(table, {}) for table in tables}, found)
+        swaps = [
+            self._rows.swap(OUTSIDE, table, stored.get(table, b""), {table: value}, repeats=True)
+            for table in sorted(tables)  # after the regions: those of a table without an entry here are read again
+            if stored.get(table) != (value := json.dumps(changes[table]).encode())
+        ]
+        if all(swaps):  # otherwise another pipeline has written, or the reply was lost: the next call looks
+            self._followed = (list(markers), tables)
 
     def happened(self, markers: Sequence[Marker]) -> Mapping[str, Mapping[str, int]]:
         """The changes of each table, also those in markers that the pipeline has not followed yet."""
@@ -145,10 +149,14 @@ class UnloggedChanges:
                 self._rows.delete(row, stamps)
 
     def _happened(self) -> _Happened:
-        return {table: json.loads(value) for table, value in self._rows.read(OUTSIDE).items()}
+        return _decoded(self._rows.read(OUTSIDE))
 
     def _regions(self) -> dict[str, Region]:
         return {name: _unpacked(value) for name, value in self._rows.read(REGIONS).items()}
+
+
+def _decoded(stored: Mapping[str, bytes]) -> _Happened:
+    return {table: json.loads(value) for table, value in stored.items()}
 
 
 def _with_changes(happened: _Happened, found: Iterable[UnloggedChange]) -> _Happened:
