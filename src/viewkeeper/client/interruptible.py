@@ -39,6 +39,8 @@ def interruptibly(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
     thread, answer = begin(work, "viewkeeper-work")
     try:
         thread.start()
+        while not answer.done():  # a wait without a limit would not notice a signal that came just before it
+            wait([answer], _TICK_SECONDS)
         return answer.result()
     except KeyboardInterrupt:
         until = time.monotonic() + _PATIENCE_SECONDS

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,22 @@ def test_control_c_stops_a_query_of_the_prompt_and_the_prompt_goes_on(busy: str,
         shown += _read_until(ours, b"42")
         assert process.wait(60) == 0
     os.close(ours)
+
+
+def test_control_c_is_noticed_when_another_thread_gets_the_signal() -> None:
+    """So it also is when the signal comes just before the main thread begins to wait."""
+    stopped, found, main = threading.Event(), [], threading.main_thread().ident
+
+    def work() -> None:
+        while sys._current_frames()[main].f_code.co_name != "wait" or time.monotonic() < began + 0.05:
+            pass  # the main thread does not wait yet
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        found.append(stopped.wait(20))
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interruptibly(work, stopped.set)
+    assert found == [True]
 
 
 def test_an_answer_that_is_cut_short_is_no_statement_that_was_stopped(

@@ -210,7 +210,8 @@ def test_what_a_deleted_version_uncovers_is_not_the_version_itself_however_late_
     put(hbase, "a", 3)
     deleted = put(hbase, "a", 5)
     keep_up(db)
-    with mock.patch.object(snapshot_copy.time, "sleep", lambda seconds: None):
+    later = {"sleep": lambda seconds: None, "time": lambda: hbase.ms / 1_000 + 61}
+    with mock.patch.multiple(snapshot_copy.time, **later):
         hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", deleted, wal.DELETE, b"")])
         keep_up(db)
     assert total(db) == (1, 3)
@@ -230,8 +231,8 @@ def test_what_writes_that_nobody_sees_yet_uncover_is_waited_for(hbase: SmallHBas
     hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", first, wal.DELETE, b"")])
     hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", second, wal.PUT, b"7")])
     hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", second, wal.DELETE, b"")])
-    logged = {"sleep": lambda seconds: None, "time": lambda: hbase.ms / 1_000}
-    with mock.patch.multiple(snapshot_copy.time, **logged), pytest.raises(StoreUnavailable, match="orders"):
+    now = {"sleep": lambda seconds: None, "time": lambda: hbase.ms / 1_000}
+    with mock.patch.multiple(snapshot_copy.time, **now), pytest.raises(StoreUnavailable, match="orders"):
         pipeline.catch_up()
     assert total(db) == (1, 5)
     pipeline.catch_up()

@@ -341,7 +341,7 @@ class Versions:
 
     puts: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
     hidden: dict[int, int] = field(default_factory=dict)
-    gone: set[tuple[int, int]] = field(default_factory=set)
+    deleted: set[tuple[int, int]] = field(default_factory=set)
 
     @staticmethod
     def of(table: TableSchema, result: Any) -> Versions:
@@ -356,7 +356,7 @@ class Versions:
                 if cell.type == CELL_PUT:
                     row.puts.setdefault(column, []).append((cell.timestamp, cell.value))
                 elif cell.type in (DELETE_VERSION, DELETE_FAMILY_VERSION):
-                    row.gone.add((column, cell.timestamp))
+                    row.deleted.add((column, cell.timestamp))
                 else:
                     row.hidden[column] = max(row.hidden.get(column, 0), cell.timestamp)
         return row
@@ -369,14 +369,14 @@ class Versions:
     def has(self, column: int, stamp: int) -> bool:
         """Whether there is such a version, and no delete of it."""
         is_put = any(at == stamp for at, _ in self.puts.get(column, ()))
-        return is_put and (column, stamp) not in self.gone and stamp > self.hidden.get(column, -1)
+        return is_put and (column, stamp) not in self.deleted and stamp > self.hidden.get(column, -1)
 
     def writes(self) -> Iterator[tuple[int, int, int, bytes | None]]:
         """(column, kind, stamp, value) of the row."""
         for column, stamp in self.hidden.items():
             yield column, HIDE, stamp, None
         for column, versions in self.puts.items():
-            there = next((one for one in versions if (column, one[0]) not in self.gone), None)
+            there = next((one for one in versions if (column, one[0]) not in self.deleted), None)
             if there is not None:
                 yield column, PUT, *there
 
