@@ -172,7 +172,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     ("store", "shape", "log"),
     [world for world in product(STORES, ("text", "composite"), LOGS) if is_drawn(*world)],
 )
-@settings(max_examples=4, phases=PHASES)
+@settings(max_examples=2, phases=PHASES)
 @given(
     seed=st.integers(0, 2**32 - 1),
     histories=st.sampled_from((100, 90, 110)),

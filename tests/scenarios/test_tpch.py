@@ -20,7 +20,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import UnsupportedSql
 
 PAGE = ROOT / "docs" / "tpch.md"
-SCALE, SHARE, REFRESHES = 0.01, 0.001, examples(5, deep=10)
+SCALE, SHARE, REFRESHES = 0.01, 0.001, examples(3, deep=10)
 
 
 @pytest.fixture(scope="session")

@@ -142,7 +142,7 @@ def versions_below_the_epoch_are_dropped() -> Iterator[None]:
         yield
 
 
-@shows("memory", first=63)
+@shows("memory", first=79)
 def tombstones_are_purged_too_early() -> Iterator[None]:
     """R4: a deleted row is gone for readers of the epoch before too."""
     purge = Partition._purge
@@ -182,7 +182,7 @@ def writes_to_dropped_tables() -> Iterator[None]:
 # epochs
 
 
-@shows(first=97)
+@shows(first=100)
 def failures_are_overlooked() -> Iterator[None]:
     """R18a: an epoch is committed with the receipts that came."""
 
@@ -295,7 +295,7 @@ def the_log_is_truncated_to_its_end() -> Iterator[None]:
 # backfills and replaced views
 
 
-@shows(first=74)
+@shows(first=124)
 def changes_of_a_chunks_first_border_do_not_flow() -> Iterator[None]:
     """R12: the last row of the chunk before gets no changes."""
 

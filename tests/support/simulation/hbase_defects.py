@@ -47,7 +47,7 @@ def nobody_tells_what_it_writes() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=104)
+@shows(HBASE, first=107)
 def what_others_told_is_not_read() -> Iterator[None]:
     """Recent: records are kept whoever wrote them since."""
 
@@ -133,7 +133,7 @@ def no_entry_comes_to_the_journal() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=102)
+@shows(HBASE, first=111)
 def a_version_too_many_is_deleted() -> Iterator[None]:
     """Version counts: who writes over a version deletes it with those below, though readers may see it."""
     with patch(records, "delete_of", lambda row, up_to: delete_of(row, up_to + 1)):
@@ -160,7 +160,7 @@ def readers_do_not_look_at_the_floor_again() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=109)
+@shows(HBASE, first=115)
 def a_claim_is_not_renewed() -> Iterator[None]:
     """Claims: a beat looks whether the claim is ours, and leaves it as it is."""
 

@@ -114,7 +114,7 @@ def plant(db: vk.Database, table: int, source: random.Random) -> None:
 
 def test_what_is_right_is_not_written_whatever_its_history(db: vk.Database) -> None:
     create(db, *SHAPES)
-    live(db, 400)
+    live(db, 240)
     before = state(db)
     report = repair(db)
     collect_garbage(db.store)
