@@ -99,13 +99,13 @@ def test_what_epochs_measured_is_kept_until_it_is_replaced(subject: Subject) -> 
     assert subject.store.read_json("note", "measured") == {"epochs": 2, "seen": {"7": 3}}
 
 
-def test_the_horizon_follows_record_and_catalog(subject: Subject) -> None:
+def test_the_frontier_follows_record_and_catalog(subject: Subject) -> None:
     store = subject.store
-    assert store.read_horizon().catalog_version == 0
+    assert store.read_frontier().catalog_version == 0
     assert store.swap_catalog(0, {"version": 7})
     changed = change_epoch_record(store, lambda record: epochs.pin(record, "reader", 0, 5))
 
-    assert store.read_horizon().catalog_version == 7
+    assert store.read_frontier().catalog_version == 7
     assert store.read_epoch_record() == changed and changed.pins == {"reader": (0, 5)}
 
 
@@ -134,7 +134,7 @@ def test_beats_of_a_claim_are_seen_and_end_with_it(subject: Subject) -> None:
 
 
 def test_record_and_catalog_may_be_swapped_at_once(subject: Subject) -> None:
-    """Each succeeds, and the horizon is that of both."""
+    """Each succeeds, and the read frontier is that of both."""
     store, count = subject.store, 10
 
     def swap_catalogs() -> None:
@@ -147,7 +147,7 @@ def test_record_and_catalog_may_be_swapped_at_once(subject: Subject) -> None:
         change_epoch_record(store, lambda record, number=number: epochs.pin(record, f"reader {number}", 0, 5))
     swapper.join()
 
-    assert len(store.read_epoch_record().pins) == store.read_horizon().catalog_version == count
+    assert len(store.read_epoch_record().pins) == store.read_frontier().catalog_version == count
 
 
 def test_one_pipeline_at_a_time_has_the_claim(subject: Subject) -> None:

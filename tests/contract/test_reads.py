@@ -8,13 +8,13 @@ import pytest
 
 from tests.contract.conftest import Subject
 from tests.contract.steps import VIEW, apply, at
-from viewkeeper.model.read_frontier import EPOCH_MAX, Horizon, ReadTimestamp, RecordChange
+from viewkeeper.model.read_frontier import EPOCH_MAX, ReadFrontier, ReadTimestamp, RecordChange
 
 ALL = [([0], b"", None)]
 
 
 def seen_at(epoch: int, *, aborted: tuple[int, ...] = (), indexed_from: int | None = None) -> ReadTimestamp:
-    return ReadTimestamp(epoch, aborted, Horizon(epoch, 0, aborted, 0, {}, {}, frozenset(), 0, indexed_from))
+    return ReadTimestamp(epoch, aborted, ReadFrontier(epoch, 0, aborted, 0, {}, {}, frozenset(), 0, indexed_from))
 
 
 def write(
@@ -78,17 +78,17 @@ def test_a_moment_sees_the_versions_up_to_its_epoch_that_are_not_aborted(subject
         held.close()
 
 
-def test_a_look_at_a_record_and_the_horizon_tells_its_committed_version_or_nothing(subject: Subject) -> None:
+def test_a_look_at_a_record_and_the_frontier_tells_its_committed_version_or_nothing(subject: Subject) -> None:
     keys = (b"a", b"b", b"c", b"d")
     for epoch, rows in ((1, {b"a": b"1", b"b": b"1"}), (2, {b"a": b"2", b"b": None, b"c": b"2"}), (3, {b"a": b"3"})):
         subject.begin(at(epoch))
         apply(subject, at(epoch), rows)
-        horizon = subject.store.read_horizon()
+        frontier = subject.store.read_frontier()
         for key in keys:
             found = subject.store.get_committed(0, VIEW, key)
-            moment = ReadTimestamp(horizon.committed, horizon.aborted, horizon)
+            moment = ReadTimestamp(frontier.committed, frontier.aborted, frontier)
             assert found is None or found[0] == subject.store.get_record(0, VIEW, key, moment)
-            assert found is None or found[1].committed <= horizon.committed
+            assert found is None or found[1].committed <= frontier.committed
 
 
 def test_batches_give_span_after_span_what_scans_give(subject: Subject) -> None:

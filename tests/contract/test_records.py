@@ -97,7 +97,7 @@ def test_what_readers_at_or_above_the_floor_see_outlives_every_purge(subject: Su
         states.append(after)
         subject.end(aborted=aborted)
         for seen in range(epoch.floor, number + 1):
-            moment = ReadTimestamp(seen, aborted, subject.store.read_horizon())
+            moment = ReadTimestamp(seen, aborted, subject.store.read_frontier())
             held = subject.store.hold(moment, [0])
             assert dict(held.scan([0], VIEW, b"", None)) == states[seen]
             assert [subject.store.get_record(0, VIEW, key, moment) for key in keys] == [

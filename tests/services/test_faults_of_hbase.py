@@ -99,7 +99,7 @@ def test_lost_replies_and_late_requests_change_no_state(
         states.append({key: row for key, row in (states[-1] | rows).items() if row is not None})
         persist(lambda record=record: shaky.purge(record, records_max=50))
         for epoch in range(record.floor, record.committed + 1):
-            held = calm.hold(ReadTimestamp(epoch, (), calm.read_horizon()), [0])
+            held = calm.hold(ReadTimestamp(epoch, (), calm.read_frontier()), [0])
             assert dict(held.scan([0], VIEW, b"", None)) == states[epoch]
 
     assert min(proxy.counts["lost"], proxy.counts["late"]) > FAULTS // 8
@@ -121,7 +121,7 @@ def test_swaps_whose_replies_get_lost_are_each_done_once(
 
     assert proxy.counts.total() > 10
     assert catalog.version == catalog.next_id - 1 >= count  # one that failed and was done all the same is repeated
-    assert calm.read_horizon().catalog_version == catalog.version
+    assert calm.read_frontier().catalog_version == catalog.version
     assert calm.read_json("note", "n") == {"n": count - 1}
 
 
@@ -175,7 +175,7 @@ def test_a_task_that_goes_on_after_its_epoch_is_fenced_between_two_batches(
 
     writer = threading.Thread(target=write)
     writer.start()
-    while calm.get_record(0, VIEW, keys[0], ReadTimestamp(1, (), calm.read_horizon())) is None:
+    while calm.get_record(0, VIEW, keys[0], ReadTimestamp(1, (), calm.read_frontier())) is None:
         pass
     subject.begin(at(2))
     writer.join()

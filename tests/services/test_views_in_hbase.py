@@ -50,7 +50,7 @@ def a_view() -> tuple[dict, ViewDefinition, dict[bytes, bytes]]:
         with db.pipeline() as pipeline:
             pipeline.run_available()
         view = Catalog.from_json(db.store.read_catalog()).view("cities")
-        held = db.store.hold(ReadTimestamp(99, (), db.store.read_horizon()), range(db.store.partitions))
+        held = db.store.hold(ReadTimestamp(99, (), db.store.read_frontier()), range(db.store.partitions))
         rows = dict(held.scan(range(db.store.partitions), view.node.table, b"", None))
         held.close()
         return db.store.read_catalog(), view, rows
@@ -76,7 +76,7 @@ def test_hbases_own_tools_show_the_columns_of_a_view(store: HBaseStore) -> None:
     assert shown == {"c:city": b"Oslo", "c:n": b"2", "c:total": b"3.50", "c:last": b"2026-01-02 03:04:05.000000Z"}
     other = {column: value for column, _, value in cells_of(store, f"view.{table}", b"\x00" + lodz)}
     assert (other["c:city"], other["c:n"], other["c:last"]) == ("Łódź".encode(), b"1", b"")
-    assert store.get_record(0, table, oslo, ReadTimestamp(1, (), store.read_horizon())) == rows[oslo]
+    assert store.get_record(0, table, oslo, ReadTimestamp(1, (), store.read_frontier())) == rows[oslo]
 
 
 def test_one_look_tells_a_committed_record_and_none_that_may_change(store: HBaseStore) -> None:
@@ -88,16 +88,16 @@ def test_one_look_tells_a_committed_record_and_none_that_may_change(store: HBase
     assert store.get_committed(0, table, key) is None  # epoch 1 is not committed
 
     subject.begin(at(2))
-    assert store.get_committed(0, table, key) == (rows[key], store.read_horizon())
+    assert store.get_committed(0, table, key) == (rows[key], store.read_frontier())
     write(store, table, {key: None}, at(2))
     assert store.get_committed(0, table, key) is None
 
     subject.begin(at(3))
-    assert store.get_committed(0, table, key) == (None, store.read_horizon())
+    assert store.get_committed(0, table, key) == (None, store.read_frontier())
     assert store.get_committed(0, table, b"nobody") is None
 
 
-def test_a_reader_goes_by_a_horizon_it_knows_and_sees_what_others_committed_since(store: HBaseStore) -> None:
+def test_a_reader_goes_by_a_frontier_it_knows_and_sees_what_others_committed_since(store: HBaseStore) -> None:
     subject, keys, alone = Subject(store), (b"even", b"odd", b"first"), 0
     with closing(open_store(store.url)) as reader:
         asked = _asked(reader)
@@ -108,13 +108,13 @@ def test_a_reader_goes_by_a_horizon_it_knows_and_sees_what_others_committed_sinc
             for written in ({}, {b"odd" if number % 2 else b"even": b"%d" % number}, {b"first": b"1"}):
                 if written and (number == 1 or b"first" not in written):
                     apply(subject, epoch, written)
-                horizon = store.read_horizon()
+                frontier = store.read_frontier()
                 for key in keys:
                     del asked[:]
                     found = reader.get_committed(0, VIEW, key)
                     alone += found is not None and asked == ["get"]
-                    now = store.get_record(0, VIEW, key, ReadTimestamp(horizon.committed, horizon.aborted, horizon))
-                    assert found is None or (found[0] == now and found[1].committed <= horizon.committed)
+                    now = store.get_record(0, VIEW, key, ReadTimestamp(frontier.committed, frontier.aborted, frontier))
+                    assert found is None or (found[0] == now and found[1].committed <= frontier.committed)
     assert alone > 30, "most looks are one plain get"
 
 

@@ -135,7 +135,7 @@ def run_until_enough_was_read(db: object, queue: object, latest: dict) -> int:
 
 
 def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
-    """R4: between a look at the horizon and a look at the record epochs may go by; the answer is of one of them."""
+    """R4: between a look at the read frontier and a look at the record epochs may go by; the answer is of one of them."""
     db = make_bank(tmp_path / "bank")
     coordinator = Coordinator(db.store, HereRunner(db.store))
     coordinator.catch_up()
@@ -159,7 +159,7 @@ def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["snapshot", "scan", "to_arrow"])
 def test_a_snapshot_that_the_floor_overtakes_while_it_is_opened_is_opened_anew(tmp_path: Path, way: str) -> None:
-    """R4 for held records: between the look at the horizon and the last partition opened, epochs may go by."""
+    """R4 for held records: between the look at the read frontier and the last partition opened, epochs may go by."""
     db = make_bank(tmp_path / "bank")
     coordinator = Coordinator(db.store, HereRunner(db.store))
     coordinator.catch_up()

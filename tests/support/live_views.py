@@ -260,7 +260,7 @@ class LiveViews:
             assert snapshot.epoch >= newest
             readable = _readable(snapshot)
             found = {name: Counter(tuple(row.values()) for row in snapshot.view(name).scan()) for name in readable}
-        self._follow_writes(snapshot.horizon.positions.get(Stream("0"), 0))
+        self._follow_writes(snapshot.frontier.positions.get(Stream("0"), 0))
         assert readable >= self._was_readable, "a view that was read can no longer be"
         computed = self._compute(readable)
         wrong = {name: self.texts[name] for name in readable if found[name] != computed[name]}
@@ -336,6 +336,6 @@ class LiveViews:
 
 
 def _readable(snapshot: Snapshot) -> set[str]:
-    horizon = snapshot.horizon
-    first = {view.name: horizon.filled.get(view.node.backfill) for view in snapshot.catalog.views}
+    frontier = snapshot.frontier
+    first = {view.name: frontier.filled.get(view.node.backfill) for view in snapshot.catalog.views}
     return {name for name, epoch in first.items() if epoch is not None and epoch <= snapshot.epoch}

@@ -109,11 +109,11 @@ def square_parts(name: str, type_: SqlType) -> list[tuple[str, str]]:
     while len(limbs) * SQUARE_DIGITS < as_decimal(type_).precision:
         limbs[-1:] = [f"CAST({whole} % {base} AS HUGEINT)", f"CAST({whole} // {base} AS HUGEINT)"]
         whole = f"({whole} // {base})"
-    places: list[list[str]] = [[] for _ in range(2 * len(limbs) - 1)]
+    columns: list[list[str]] = [[] for _ in range(2 * len(limbs) - 1)]
     for i, left in enumerate(limbs):
         for j, right in enumerate(limbs):
-            places[i + j].append(f"{left} * {right}")
-    each = [" + ".join(products) for products in reversed(places)]
+            columns[i + j].append(f"{left} * {right}")
+    each = [" + ".join(products) for products in reversed(columns)]
     return [(f"sum({sql})", sql) for sql in each]
 
 

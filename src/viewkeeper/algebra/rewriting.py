@@ -41,11 +41,11 @@ from viewkeeper.model.memo import once_for_each
 CONDITIONS_MAX = 100  # as deep as one expression may be nested
 
 
-def relocate(expression: Expression, place: Callable[[int], int]) -> Expression:
+def relocate(expression: Expression, index: Callable[[int], int]) -> Expression:
     """The expression with each column at `place(position)`."""
 
     def move(node: Expression) -> Expression | None:
-        return replace(node, position=place(node.position)) if isinstance(node, ColumnRef) else None
+        return replace(node, position=index(node.position)) if isinstance(node, ColumnRef) else None
 
     return rewrite(expression, move)
 
@@ -108,7 +108,7 @@ def conditions_over(relation: Relation) -> tuple[Relation, list[Expression]]:
 @once_for_each(kept_max=64)
 def column_refs(relation: Relation) -> tuple[ColumnRef, ...]:
     columns = relation.columns
-    return tuple(ColumnRef(place, one.name, one.type, one.nullable) for place, one in enumerate(columns))
+    return tuple(ColumnRef(index, one.name, one.type, one.nullable) for index, one in enumerate(columns))
 
 
 def project(relation: Relation, outputs: Sequence[Output]) -> Relation:
@@ -143,7 +143,7 @@ def keep_columns(relation: Relation, positions: Iterable[int]) -> Relation:
     refs, wanted = column_refs(relation), list(positions)
     if wanted == list(range(len(refs))):
         return relation
-    return project(relation, [Output(refs[place].name, refs[place]) for place in wanted])
+    return project(relation, [Output(refs[index].name, refs[index]) for index in wanted])
 
 
 def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
@@ -181,9 +181,9 @@ def _reads(relation: Relation, needed: frozenset[int], conditions: Sequence[Expr
         case Select(input=source, predicate=predicate):
             yield from _reads(source, needed | own, (*conditions, *conjuncts(predicate)))
         case Project(input=source, outputs=outputs):
-            shown = columns_of(*(outputs[place].expression for place in needed))
+            shown = columns_of(*(outputs[index].expression for index in needed))
             parts = [output.expression for output in outputs]
-            moved = {place: one.position for place, one in enumerate(parts) if isinstance(one, ColumnRef)}
+            moved = {index: one.position for index, one in enumerate(parts) if isinstance(one, ColumnRef)}
             passed = [one for one in conditions if moved.keys() >= set(columns_of(one))]
             yield from _reads(source, frozenset(shown), [relocate(one, moved.__getitem__) for one in passed])
         case Aggregation(input=source):
@@ -191,7 +191,7 @@ def _reads(relation: Relation, needed: frozenset[int], conditions: Sequence[Expr
         case Join(sides=sides, keys=keys, residual=residual):
             needed |= frozenset(() if residual is None else columns_of(residual))
             for side, key, start in zip(sides, keys, starts_of(sides), strict=True):
-                shown_of_side = {place for place in range(len(side.columns)) if place + start in needed}
+                shown_of_side = {index for index in range(len(side.columns)) if index + start in needed}
                 yield from _reads(side, frozenset(shown_of_side.union(columns_of(*key))), ())
         case Union(inputs=inputs):
             for one in inputs:

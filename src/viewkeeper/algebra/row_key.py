@@ -118,13 +118,13 @@ def can_regroup(groups: Sequence[Expression], finer: Sequence[Expression]) -> bo
 
 def regrouped(group: Expression, finer: Sequence[Expression]) -> Expression:
     """The group as an expression over the key of the `finer` γ."""
-    places = {spell(one): place for place, one in enumerate(finer)}
+    indexes = {spell(one): index for index, one in enumerate(finer)}
 
     def over_key(part: Expression) -> Expression | None:
-        place = places.get(spell(part))
-        if place is None and isinstance(part, ColumnRef):
+        index = indexes.get(spell(part))
+        if index is None and isinstance(part, ColumnRef):
             raise InvariantBroken(f"{group.text} cannot be made of {', '.join(one.text for one in finer)}")
-        return None if place is None else ColumnRef(place, part.text, part.type, part.nullable)
+        return None if index is None else ColumnRef(index, part.text, part.type, part.nullable)
 
     return rewrite(group, over_key)
 

@@ -165,7 +165,7 @@ class CheckFiles:
 
         def images() -> Iterator[pa.RecordBatch]:
             nonlocal count
-            for stream, end in self._snapshot.horizon.positions.items():
+            for stream, end in self._snapshot.frontier.positions.items():
                 for changed, batch in self._store.read_log(stream, start.get(stream, Position(0)), end):
                     if changed != table.id:
                         continue
@@ -188,9 +188,9 @@ class CheckFiles:
             whole = self.scratch / "base.parquet"
             self._write(whole, base, _PAIRS)
             base = pq.ParquetFile(whole).iter_batches(_BATCH_ROWS)
-        keys = self._store.changed_keys(table.id, self._snapshot.horizon.positions)
+        keys = self._store.changed_keys(table.id, self._snapshot.frontier.positions)
         changed = pa.chunked_array([pa.array([], pa.binary()), *keys]).unique()
-        schema = pa.schema([(f"c{place}", column.type.arrow) for place, column in enumerate(table.columns)])
+        schema = pa.schema([(f"c{index}", column.type.arrow) for index, column in enumerate(table.columns)])
         sides: tuple[tuple[What, Iterator[pa.RecordBatch]], ...] = (("base", base), ("delta", self._rows(table)))
         for side, rows in sides:
             kept = (batch.filter(pc.invert(pc.is_in(batch["key"], value_set=changed))) for batch in rows)
@@ -199,7 +199,7 @@ class CheckFiles:
 
     def _write_found(self, view: ViewDefinition, *, is_whole: bool) -> None:
         columns = [*(item.column for item in view.shown), *view.node.key]
-        schema = pa.schema([(f"c{place}", column.type.arrow) for place, column in enumerate(columns)])
+        schema = pa.schema([(f"c{index}", column.type.arrow) for index, column in enumerate(columns)])
         batches = (table.cast(schema) for table in self._sound_records(view))
         self._write(self._directory(self.path("found", view)) / "0.parquet", batches, schema)
         if is_whole and self._store.capabilities.held_reads:  # where versions are cells, no record is without form
@@ -248,10 +248,10 @@ class CheckFiles:
 
     def _rows(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         """Batches of (key, row) as of the snapshot's epoch."""
-        horizon = self._snapshot.horizon
+        frontier = self._snapshot.frontier
         if table.delta is None:
             for part in self._store.parts(table.id):
-                yield from self._store.scan_as_of(table.id, part, horizon.positions)
+                yield from self._store.scan_as_of(table.id, part, frontier.positions)
         else:
             for partition in range(self._store.partitions):
                 yield from self._rows_of_delta(table, table.delta, partition)
@@ -274,7 +274,7 @@ class CheckFiles:
         pairs = scan_rows(self._store, table.id, b"", None)
         while True:
             part = list(itertools.islice(pairs, _BATCH_ROWS))
-            yield pa.record_batch([pa.array([pair[place] for pair in part], pa.binary()) for place in (0, 1)], _PAIRS)
+            yield pa.record_batch([pa.array([pair[index] for pair in part], pa.binary()) for index in (0, 1)], _PAIRS)
             if len(part) < _BATCH_ROWS:
                 return
 

@@ -102,7 +102,7 @@ def _check_once(
         files = CheckFiles(stack.enter_context(check_folder()), database.store, snapshot)
         failpoint("check.started")
         chosen = snapshot.catalog.views if names is None else list(map(snapshot.catalog.view, dict.fromkeys(names)))
-        left_out = why_not(chosen, snapshot.horizon.filled, database.store.read_epoch_record())
+        left_out = why_not(chosen, snapshot.frontier.filled, database.store.read_epoch_record())
         cases = [
             Case(
                 view, oracle_query_for(snapshot.catalog, view, error_tolerant=False), _has_listed_errors(snapshot, view)
@@ -150,7 +150,7 @@ def _remember(
 
     Rows that a DELTA has wrong count for each view over its table: it was computed and judged with them.
     """
-    now, epoch, positions = store.now(), snapshot.epoch, snapshot.horizon.positions
+    now, epoch, positions = store.now(), snapshot.epoch, snapshot.frontier.positions
     wrong = Counter(fault.view for fault in faults)
     tables = {table.id: wrong[delta_label(table)] for table in snapshot.catalog.tables}
     below = {case.view.id: sum(tables[base] for base in snapshot.catalog.bases_of(case.view)) for case, _ in verdicts}
@@ -182,7 +182,7 @@ def _pinned(store: Store, epoch: int) -> Iterator[None]:
         yield
     finally:
         change_epoch_record(store, lambda record: epochs.unpin(record, name))
-    if store.read_horizon().floor > epoch:
+    if store.read_frontier().floor > epoch:
         raise StaleRead(f"epoch {epoch} was dropped while it was read", "run it again")
 
 

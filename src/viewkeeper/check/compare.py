@@ -41,7 +41,7 @@ class Shape:
 
     @property
     def exact(self) -> list[int]:
-        return [place for place in range(len(self.values)) if place not in self.doubles]
+        return [index for index in range(len(self.values)) if index not in self.doubles]
 
     @property
     def keys(self) -> list[str]:
@@ -57,12 +57,12 @@ def compare(
     `touched`: keys `k0`, `k1`, …; records under other keys are not compared.
     """
     joined = " AND ".join(f"e.{key} IS NOT DISTINCT FROM f.{key}" for key in shape.keys) or "true"
-    differs = " OR ".join(_differs(shape, place) for place in range(len(shape.values))) or "false"
+    differs = " OR ".join(_differs(shape, index) for index in range(len(shape.values))) or "false"
     known = [f"CASE WHEN e.there THEN e.{key} ELSE f.{key} END AS {key}" for key in shape.keys]
-    shown = [f"{side}.c{place} AS {side}{place}" for side in "ef" for place in range(len(shape.values))]
+    shown = [f"{side}.c{index} AS {side}{index}" for side in "ef" for index in range(len(shape.values))]
     found_side = "found"
     if touched is not None:
-        same = [f"c{place} IS NOT DISTINCT FROM k{part}" for part, place in enumerate(shape.found_key)]
+        same = [f"c{index} IS NOT DISTINCT FROM k{part}" for part, index in enumerate(shape.found_key)]
         found_side = f"(SELECT found.* FROM found SEMI JOIN touched ON {' AND '.join(same) or 'true'})"
     sql = f"""SELECT {", ".join([*known, "e.there AS e", "f.there AS f", *shown])}
               FROM ({_keyed(shape, "expected", shape.expected_key)}) e
@@ -84,25 +84,25 @@ def compare(
 def _keyed(shape: Shape, side: str, key: tuple[int, ...] | None) -> str:
     """A side with its key; the key of a bag is every value that is no DOUBLE, and a number in the order of the rest."""
     if shape.expected_key is not None and key is not None:
-        keys = [f"c{place} AS k{part}" for part, place in enumerate(key)]
+        keys = [f"c{index} AS k{part}" for part, index in enumerate(key)]
     else:
-        by = ", ".join(f"c{place}" for place in shape.exact) or "true"
-        others = ", ".join(f"c{place}" for place in sorted(shape.doubles))
+        by = ", ".join(f"c{index}" for index in shape.exact) or "true"
+        others = ", ".join(f"c{index}" for index in sorted(shape.doubles))
         order = f" ORDER BY {others}" if others else ""
         number = f"row_number() OVER (PARTITION BY {by}{order}) AS k{len(shape.exact)}"
-        keys = [*(f"c{place} AS k{part}" for part, place in enumerate(shape.exact)), number]
+        keys = [*(f"c{index} AS k{part}" for part, index in enumerate(shape.exact)), number]
     return f"SELECT {', '.join([*keys, '*'])}, true AS there FROM {side}"
 
 
-def _differs(shape: Shape, place: int) -> str:
-    expected, found, bound = f"e.c{place}", f"f.c{place}", f"e.c{shape.bounds.get(place)}"
+def _differs(shape: Shape, index: int) -> str:
+    expected, found, bound = f"e.c{index}", f"f.c{index}", f"e.c{shape.bounds.get(index)}"
     differs = f"{expected} IS DISTINCT FROM {found}"
-    allowed = [bound] if place in shape.bounds else []
+    allowed = [bound] if index in shape.bounds else []
     allowed += [f"abs({expected}) * {_NEAR} + 1e-300"] if shape.is_near else []
-    if place not in shape.doubles or not allowed:
+    if index not in shape.doubles or not allowed:
         return differs
     near = f"isfinite({expected}) AND abs({expected} - {found}) <= {' + '.join(allowed)}"
-    if place in shape.bounds:  # unbounded where the sum of magnitudes itself has left the range of DOUBLE
+    if index in shape.bounds:  # unbounded where the sum of magnitudes itself has left the range of DOUBLE
         near = f"({near}) OR ({found} IS NOT NULL AND {expected} IS NOT NULL AND NOT isfinite({bound}))"
     return f"({differs} AND NOT coalesce({near}, FALSE))"
 

@@ -166,15 +166,15 @@ def _join_guards(block: Block) -> list[exp.Expression]:
 
 def _kept_keys(block: Block, join: exp.Join) -> list[exp.Expression]:
     """The keys of an outer join that can fail, on a side whose rows are kept without a match."""
-    place = next((i for i, other in enumerate(block.joins) if other is join), None)
-    later = [] if place is None else block.joins[place + 1 :]
-    if place is None or any(other.side in ("RIGHT", "FULL") for other in later):
+    index = next((i for i, other in enumerate(block.joins) if other is join), None)
+    later = [] if index is None else block.joins[index + 1 :]
+    if index is None or any(other.side in ("RIGHT", "FULL") for other in later):
         raise EpochFailed("the key of an outer join inside another can fail, and Spark would stop at it")
     pairs = [part for part in _conjuncts(join.args["on"]) if isinstance(part, exp.EQ)]
     keys = [key for pair in pairs for key in (pair.this, pair.expression) if can_fail(key)]
     if join.side == "FULL":
         return [key.copy() for key in keys]
-    before, is_left = block.joins[:place], join.side != "RIGHT"
+    before, is_left = block.joins[:index], join.side != "RIGHT"
     return [key.copy() for key in keys if block.binds([exp.alias_(key.copy(), "x")], before) is is_left]
 
 

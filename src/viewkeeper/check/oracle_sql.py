@@ -112,9 +112,9 @@ def oracle_query_for(catalog: Catalog, view: ViewDefinition, *, error_tolerant: 
 def _numbered(view: ViewDefinition, tree: exp.Query, key: Sequence[int] | None, bounds: Mapping[int, int]) -> str:
     """The query with its columns numbered, and instants without a zone."""
     shown = [item.column for item in view.shown]
-    beside = view.node.key if key is not None and any(place >= len(shown) for place in key) else ()
+    beside = view.node.key if key is not None and any(index >= len(shown) for index in key) else ()
     kinds = [*(column.type.kind for column in (*shown, *beside)), *("DOUBLE" for _ in bounds)]
-    names = [f"c{place}" for place in range(len(kinds))]
+    names = [f"c{index}" for index in range(len(kinds))]
     items = [f"CAST({c} AS TIMESTAMP_NTZ) AS {c}" if k == "TIMESTAMP" else c for c, k in zip(names, kinds, strict=True)]
     return f"SELECT {', '.join(items)} FROM ({text_of(tree)}) AS answer ({', '.join(names)})"
 
@@ -133,7 +133,7 @@ def keys_of(catalog: Catalog, view: ViewDefinition, block: Block) -> list[exp.Ex
     shown = _shown_key(view)
     if view.kind == "INDEX" or (view.kind == "DISTINCT" and block.tree.args.get("distinct")):
         is_whole = shown is not None and len(block.tree.expressions) == len(view.shown)
-        return [block.tree.expressions[place].unalias() for place in shown or ()] if is_whole else None
+        return [block.tree.expressions[index].unalias() for index in shown or ()] if is_whole else None
     return _keys(catalog, view, block)
 
 
@@ -149,10 +149,10 @@ def _ask_more(
     more = [*(keys or ()), *bounds.values()]
     tree.set("expressions", [*tree.expressions, *(exp.alias_(part.copy(), f"__{i}") for i, part in enumerate(more))])
     behind = width + len(keys or ())
-    places = {value: behind + number for number, value in enumerate(bounds)}
+    indexes = {value: behind + number for number, value in enumerate(bounds)}
     if keys is None:
-        return (_shown_key(view) if view.kind == "DISTINCT" and tree.args.get("distinct") else None), places
-    return tuple(range(width, behind)), places
+        return (_shown_key(view) if view.kind == "DISTINCT" and tree.args.get("distinct") else None), indexes
+    return tuple(range(width, behind)), indexes
 
 
 def _keys(catalog: Catalog, view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
@@ -174,8 +174,8 @@ def _keys(catalog: Catalog, view: ViewDefinition, block: Block) -> list[exp.Expr
 
 def _shown_key(view: ViewDefinition) -> tuple[int, ...] | None:
     """The indexes of the key among the values shown."""
-    places = {item.index: place for place, item in enumerate(view.shown) if item.part == "key"}
-    return tuple(places[part] for part in range(len(places))) if len(places) == len(view.node.key) else None
+    indexes = {item.index: index for index, item in enumerate(view.shown) if item.part == "key"}
+    return tuple(indexes[part] for part in range(len(indexes))) if len(indexes) == len(view.node.key) else None
 
 
 def _bounds(view: ViewDefinition, block: Block) -> dict[int, exp.Expression]:
@@ -184,10 +184,10 @@ def _bounds(view: ViewDefinition, block: Block) -> dict[int, exp.Expression]:
     if len(items) != len(view.shown):  # a star over groups
         return {}
     found, doubles = {}, block.rounded
-    for place, (item, shown) in enumerate(zip(items, view.shown, strict=True)):
+    for index, (item, shown) in enumerate(zip(items, view.shown, strict=True)):
         sums = [call for call in doubles if any(part is call for part in parts_of(item))]
         if sums and shown.column.type.kind == "DOUBLE":
-            found[place] = parsed(_bound(item, sums))
+            found[index] = parsed(_bound(item, sums))
     return found
 
 
@@ -214,8 +214,8 @@ def changed_keys(catalog: Catalog, view: ViewDefinition) -> tuple[str, str | Non
     aliases, keys = aliases_of(block), keys_of(catalog, view, block)
     if aliases is None or keys is None:
         return "", "its text has an outer join, or does not tell the key of its records"
-    found = [_reached(block, keys, place) for place in range(len(aliases))]
-    names = ", ".join(f"k{place}" for place in range(len(keys) or 1))
+    found = [_reached(block, keys, index) for index in range(len(aliases))]
+    names = ", ".join(f"k{index}" for index in range(len(keys) or 1))
     kinds = [column.type.kind for column in view.node.key] or ["BOOLEAN"]
     items = [f"CAST(k{i} AS TIMESTAMP_NTZ) AS k{i}" if kind == "TIMESTAMP" else f"k{i}" for i, kind in enumerate(kinds)]
     return f"SELECT DISTINCT {', '.join(items)} FROM ({' UNION ALL '.join(found)}) AS touched ({names})", None
@@ -223,15 +223,15 @@ def changed_keys(catalog: Catalog, view: ViewDefinition) -> tuple[str, str | Non
 
 def restricted(question: OracleQuery, affected: str) -> str:
     """The query for the records alone whose keys are in the table `affected`."""
-    same = " AND ".join(f"c{place} <=> k{part}" for part, place in enumerate(question.key or ())) or "TRUE"
+    same = " AND ".join(f"c{index} <=> k{part}" for part, index in enumerate(question.key or ())) or "TRUE"
     return f"SELECT every.* FROM ({question.sql}) AS every LEFT SEMI JOIN {affected} AS touched ON {same}"
 
 
-def _reached(block: Block, keys: Sequence[exp.Expression], place: int) -> str:
+def _reached(block: Block, keys: Sequence[exp.Expression], index: int) -> str:
     """The keys of records that changed rows of the table at `place` can be in: of these alone, where they have the key."""
     items = [exp.alias_(key.copy(), f"k{part}") for part, key in enumerate(keys)] or [exp.alias_(exp.true(), "k0")]
     alone = exp.Select(expressions=[item.copy() for item in items])
-    alone.set("from_", exp.From(this=_sources(block.tree)[place].copy()))
+    alone.set("from_", exp.From(this=_sources(block.tree)[index].copy()))
     if not block.joins or Block(alone, block.tables).binds([item.copy() for item in alone.expressions]):
         return _changed_rows_sql(alone, block.tables, 0)
     joined = exp.Select(expressions=items)
@@ -239,16 +239,16 @@ def _reached(block: Block, keys: Sequence[exp.Expression], place: int) -> str:
         if block.tree.args.get(part):
             joined.set(part, block.tree.args[part].copy())
     joined.set("joins", [join.copy() for join in block.joins])
-    return _changed_rows_sql(joined, block.tables, place)
+    return _changed_rows_sql(joined, block.tables, index)
 
 
-def _changed_rows_sql(tree: exp.Select, tables: Tables, place: int) -> str:
+def _changed_rows_sql(tree: exp.Select, tables: Tables, index: int) -> str:
     """The SELECT over changed rows at `place` and, of the other tables, rows as they are and as they were."""
     make_error_tolerant(Block(tree, tables))
     for number, source in enumerate(_sources(tree)):
         table, alias = tables[source.name], source.args["alias"]
         changed = exp.to_identifier(changed_name(table), quoted=True)
-        if number == place:
+        if number == index:
             source.set("this", changed)
             continue
         either = exp.union(exp.select("*").from_(exp.Table(this=source.this.copy())),

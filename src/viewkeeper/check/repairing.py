@@ -228,7 +228,7 @@ def _left_out(database: Connection, names: Sequence[str] | None, before: CheckRe
 
 
 def _request(database: Connection, names: Sequence[str], ending: Ending) -> int:
-    epoch, backfill = database.store.read_horizon().committed, 0
+    epoch, backfill = database.store.read_frontier().committed, 0
 
     def change(catalog: Catalog) -> Catalog:
         nonlocal backfill

@@ -169,7 +169,7 @@ def since_last(
     store: Store, snapshot: Snapshot, files: CheckFiles, cases: Sequence[Case], tables: TablesRead
 ) -> list[Case]:
     """The cases, those marked that can be judged by what changed since their last check; the changes go to files."""
-    checked, stop = store.read_epoch_record().checked, snapshot.horizon.positions
+    checked, stop = store.read_epoch_record().checked, snapshot.frontier.positions
     known = [last for case in cases if (last := checked.get(case.view.node.table)) is not None]
     starts = {last.epoch: last.positions for last in known}
     logged = frozenset(epoch for epoch, start in starts.items() if _is_logged(store, start, stop))
@@ -199,7 +199,7 @@ def _why_whole(snapshot: Snapshot, last: Checked | None, case: Case, logged: fro
         return "no check of it is known"
     if last.findings:
         return f"the check as of epoch {last.epoch} found it wrong"
-    if snapshot.horizon.filled.get(case.view.node.backfill, 0) > last.epoch:
+    if snapshot.frontier.filled.get(case.view.node.backfill, 0) > last.epoch:
         return f"it was filled anew after epoch {last.epoch}"
     if last.epoch > snapshot.epoch:
         return f"another check ended meanwhile, as of epoch {last.epoch}"

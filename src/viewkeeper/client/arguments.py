@@ -115,9 +115,9 @@ def merge_row(schema: TableSchema, before: bytes | None, columns: Mapping[str, S
     old = [None] * len(values) if before is None else decode_row(values, before)
     tail = tail_of(values, before) if before else b""  # of columns added since this schema was read: they stay
     merged = [columns.get(column.name, was) for column, was in zip(values, old, strict=True)]
-    for place in [place for place, value in enumerate(merged) if value is None]:
-        if not values[place].nullable:
-            raise null_refused(schema, values[place])
+    for index in [index for index, value in enumerate(merged) if value is None]:
+        if not values[index].nullable:
+            raise null_refused(schema, values[index])
     return encode_row(values, merged, tail)
 
 

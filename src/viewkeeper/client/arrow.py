@@ -30,9 +30,9 @@ def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) ->
 
 def records_to_arrow(view: ViewDefinition, keys: pa.Array, rows: pa.Array) -> pa.Table:
     """Records of a view; `rows` has no NULL."""
-    places = [(item.part, item.index) for item in view.shown]
+    positions = [(item.part, item.index) for item in view.shown]
     try:
-        arrays = require_texts(decode_indexes(view.node.key, view.node.row, places, keys, rows))
+        arrays = require_texts(decode_indexes(view.node.key, view.node.row, positions, keys, rows))
     except DAMAGE as error:
         raise record_damaged(view.name) from error
     return pa.table({item.column.name: as_users_see(array) for item, array in zip(view.shown, arrays, strict=True)})
@@ -40,10 +40,10 @@ def records_to_arrow(view: ViewDefinition, keys: pa.Array, rows: pa.Array) -> pa
 
 def keys_and_values(view: ViewDefinition, keys: pa.Array, rows: pa.Array) -> pa.Table:
     """Records of a view with their whole key: the values `c0`, …, then the parts of the key."""
-    places = [(item.part, item.index) for item in view.shown]
-    places += [("key", index) for index in range(len(view.node.key))]
-    arrays = require_texts(decode_indexes(view.node.key, view.node.row, places, keys, rows))
-    return pa.table({f"c{place}": array for place, array in enumerate(arrays)})
+    positions = [(item.part, item.index) for item in view.shown]
+    positions += [("key", index) for index in range(len(view.node.key))]
+    arrays = require_texts(decode_indexes(view.node.key, view.node.row, positions, keys, rows))
+    return pa.table({f"c{position}": array for position, array in enumerate(arrays)})
 
 
 def arrow_to_frame(table: pa.Table) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 In: a store; a read mode. Out: its catalog, writes that are checked against it, and for a read a `ReadTimestamp`. Always:
 any number of processes may have the same store open; the catalog is read again when its version has changed, and no row
-of a dropped table is written. After reading, the horizon is checked again; if the floor has passed the epoch the read
+of a dropped table is written. After reading, the read frontier is checked again; if the floor has passed the epoch the read
 starts over (R4), so no result mixes states.
 """
 
@@ -19,7 +19,7 @@ from viewkeeper.client.arguments import take_seconds
 from viewkeeper.coordinator.cas import swap_catalog
 from viewkeeper.errors import InputError, StaleRead, UnknownName, ViewKeeperError
 from viewkeeper.model.positions import Positions, Token
-from viewkeeper.model.read_frontier import EPOCH_MAX, LATEST, SNAPSHOT, Bounded, Horizon, ReadTimestamp
+from viewkeeper.model.read_frontier import EPOCH_MAX, LATEST, SNAPSHOT, Bounded, ReadFrontier, ReadTimestamp
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.stored_rows import Expected, Image, RowWrites
 
@@ -34,7 +34,7 @@ TIMEOUT_SECONDS = 10.0
 class Reaching(Protocol):
     """A reader with its own requirements on the state it reads: a session."""
 
-    def reaches(self, horizon: Horizon) -> bool: ...
+    def reaches(self, frontier: ReadFrontier) -> bool: ...
 
     def saw(self, epoch: int) -> None: ...
 
@@ -45,19 +45,19 @@ ReadMode: TypeAlias = str | Bounded | Token | Reaching
 def moment_of(store: Store, mode: ReadMode, timeout: float) -> ReadTimestamp:
     """The moment that a read in `mode` sees; waits for it if necessary."""
     if mode == SNAPSHOT:
-        return _snapshot(store.read_horizon())
+        return _snapshot(store.read_frontier())
     if mode == LATEST:
-        horizon = store.read_horizon()
-        return ReadTimestamp(EPOCH_MAX, horizon.aborted, horizon)
+        frontier = store.read_frontier()
+        return ReadTimestamp(EPOCH_MAX, frontier.aborted, frontier)
     if isinstance(mode, Bounded):
         oldest = store.now() - int(mode.seconds * 1e9)  # counted from the start of the read
 
-        def holds_older(horizon: Horizon) -> bool:
-            return horizon.stamp >= oldest or not store.describe(horizon.positions, store.ends()).has_changes
+        def holds_older(frontier: ReadFrontier) -> bool:
+            return frontier.stamp >= oldest or not store.describe(frontier.positions, store.ends()).has_changes
 
         return _wait(store, holds_older, timeout, f"within {mode.seconds} s")
     if isinstance(mode, Token):
-        return _wait(store, lambda horizon: is_at(store, mode, horizon.positions), timeout, "at the token")
+        return _wait(store, lambda frontier: is_at(store, mode, frontier.positions), timeout, "at the token")
     if isinstance(mode, Reaching):
         moment = _wait(store, mode.reaches, timeout, "at the session's writes")
         mode.saw(moment.epoch)
@@ -78,9 +78,9 @@ def take_token(given: object) -> Token:
 def wait_for(store: Store, token: Token, timeout: float, meanwhile: Callable[[], None] = lambda: None) -> None:
     """Return once the views include the token's writes; `meanwhile` is called with every look, and may raise."""
 
-    def is_there(horizon: Horizon) -> bool:
+    def is_there(frontier: ReadFrontier) -> bool:
         meanwhile()
-        return is_at(store, token, horizon.positions)
+        return is_at(store, token, frontier.positions)
 
     _wait(store, is_there, timeout, "at the token")
 
@@ -91,19 +91,19 @@ def is_at(store: Store, token: Token, positions: Positions) -> bool:
     return is_covered or not store.describe(positions, token.positions).has_changes
 
 
-def _snapshot(horizon: Horizon) -> ReadTimestamp:
-    return ReadTimestamp(horizon.committed, horizon.aborted, horizon)
+def _snapshot(frontier: ReadFrontier) -> ReadTimestamp:
+    return ReadTimestamp(frontier.committed, frontier.aborted, frontier)
 
 
-def _wait(store: Store, is_there: Callable[[Horizon], bool], timeout: float, goal: str) -> ReadTimestamp:
+def _wait(store: Store, is_there: Callable[[ReadFrontier], bool], timeout: float, goal: str) -> ReadTimestamp:
     deadline = time.monotonic() + take_seconds("timeout", timeout)
     while True:
-        horizon = store.read_horizon()
-        if is_there(horizon):
-            return _snapshot(horizon)
+        frontier = store.read_frontier()
+        if is_there(frontier):
+            return _snapshot(frontier)
         if time.monotonic() >= deadline:
             raise StaleRead(
-                f"the views are not {goal} after {timeout:g} s (epoch {horizon.committed})",
+                f"the views are not {goal} after {timeout:g} s (epoch {frontier.committed})",
                 "is a pipeline running? Pass a longer timeout, or read a snapshot",
             )
         time.sleep(store.capabilities.poll_seconds)
@@ -156,7 +156,7 @@ class Connection:
         return self._store
 
     def catalog(self) -> Catalog:
-        return self._catalog_at(self.store.read_horizon().catalog_version)
+        return self._catalog_at(self.store.read_frontier().catalog_version)
 
     def forget_catalog(self) -> None:
         """Read the catalog again at the next use."""

@@ -42,7 +42,7 @@ class Database(Connection):
     @property
     def epoch(self) -> int:
         """The last committed epoch: what a view read in mode "snapshot" would see now."""
-        return self.store.read_horizon().committed
+        return self.store.read_frontier().committed
 
     def execute(self, sql: str) -> Result:
         """Run one or more SQL statements; returns the result of the last one."""

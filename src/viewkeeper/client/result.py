@@ -60,7 +60,7 @@ def require_kept(label: str, since: object, moment: ReadTimestamp, filled: int) 
     if since > moment.epoch:
         raise InputError(f"epoch {since} is not committed yet, {moment.epoch} is", "pass an epoch that was read")
     # a backfill does not show which records readers may have seen before the view was filled anew
-    oldest = max(moment.horizon.floor, filled)
+    oldest = max(moment.frontier.floor, filled)
     if since < oldest:
         raise ChangesLost(
             f"the changes of {label} since epoch {since} are no longer all there",

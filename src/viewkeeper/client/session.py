@@ -14,7 +14,7 @@ from viewkeeper.client.tables import Table
 from viewkeeper.client.views import View
 from viewkeeper.errors import InputError
 from viewkeeper.model.positions import Token
-from viewkeeper.model.read_frontier import SNAPSHOT, Horizon, ReadTimestamp
+from viewkeeper.model.read_frontier import SNAPSHOT, ReadFrontier, ReadTimestamp
 from viewkeeper.ports.records import Stored
 
 
@@ -47,9 +47,9 @@ class Session:
             raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
         self.token |= token
 
-    def reaches(self, horizon: Horizon) -> bool:
+    def reaches(self, frontier: ReadFrontier) -> bool:
         """Whether a committed state holds all that this session wrote and saw."""
-        return horizon.committed >= self._epoch and is_at(self._database.store, self.token, horizon.positions)
+        return frontier.committed >= self._epoch and is_at(self._database.store, self.token, frontier.positions)
 
     def saw(self, epoch: int) -> None:
         self._epoch = max(self._epoch, epoch)
@@ -65,8 +65,8 @@ class Snapshot:
             moment = moment_of(store, SNAPSHOT, 0)
             self._held = store.hold(moment, range(store.partitions))
             self.catalog: Catalog = database.catalog()
-            now = store.read_horizon()
-            versions = {self.catalog.version, moment.horizon.catalog_version, now.catalog_version}
+            now = store.read_frontier()
+            versions = {self.catalog.version, moment.frontier.catalog_version, now.catalog_version}
             if now.floor <= moment.epoch and len(versions) == 1:
                 self._moment: ReadTimestamp = moment.kept_from(now.floor)
                 break
@@ -77,8 +77,8 @@ class Snapshot:
         return self._moment.epoch
 
     @property
-    def horizon(self) -> Horizon:
-        return self._moment.horizon
+    def frontier(self) -> ReadFrontier:
+        return self._moment.frontier
 
     def view(self, name: str) -> View:
         return View(self._database, self.catalog.view(name), (self._held, self._moment))

@@ -197,7 +197,7 @@ def _optimize(database: Connection, without: Sequence[str]) -> Result:
 
 
 def _drop(database: Connection, statement: sql.Drop) -> Result:
-    name, kind, epoch = statement.name, statement.kind, database.store.read_horizon().committed
+    name, kind, epoch = statement.name, statement.kind, database.store.read_frontier().committed
 
     def change(catalog: Catalog) -> tuple[Catalog, str]:
         if statement.if_exists and not catalog.has(name):
@@ -225,7 +225,7 @@ def _require_same_kind(catalog: Catalog, name: str, kind: str) -> None:
 
 
 def _show_views(database: Connection) -> Result:
-    filled, waiting = database.store.read_horizon().filled, database.catalog().replacements
+    filled, waiting = database.store.read_frontier().filled, database.catalog().replacements
     rows = []
     for view in database.catalog().views:
         state = "ready" if view.node.backfill in filled else "to be filled"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.connection import ReadMode
     from viewkeeper.client.result import Change, Changes
     from viewkeeper.model.epochs import EpochRecord
-    from viewkeeper.model.read_frontier import Horizon, RecordChange
+    from viewkeeper.model.read_frontier import ReadFrontier, RecordChange
     from viewkeeper.ports.records import Held
 
 T = TypeVar("T")
@@ -92,9 +92,9 @@ class View:
         found = self._database.store.get_committed(partition, definition.node.table, encoded)
         if found is None:
             return None
-        row, horizon = found
-        is_same = self._database.view_as_of(definition, horizon.catalog_version) == definition
-        if not is_same or self._is_unfilled(definition, ReadTimestamp(horizon.committed, horizon.aborted, horizon)):
+        row, frontier = found
+        is_same = self._database.view_as_of(definition, frontier.catalog_version) == definition
+        if not is_same or self._is_unfilled(definition, ReadTimestamp(frontier.committed, frontier.aborted, frontier)):
             return None
         return (None if row is None else record_of(definition, encoded, row),)
 
@@ -185,7 +185,7 @@ class View:
                     raise InputError("changes are those of committed epochs", 'leave read="latest" out')
                 if self._is_unfilled(definition, moment):
                     raise self._not_ready(definition)
-                filled = moment.horizon.filled[definition.node.backfill]
+                filled = moment.frontier.filled[definition.node.backfill]
                 first = require_kept(_label(definition), since, moment, filled)
                 try:
                     steps = held.steps(partitions, definition.node.table, first)
@@ -280,18 +280,18 @@ class View:
             return self._held[1], self._definition
         while True:
             moment = moment_of(self._database.store, self._mode if read is None else read, timeout)
-            definition = self._database.view_as_of(self._definition, moment.horizon.catalog_version)
+            definition = self._database.view_as_of(self._definition, moment.frontier.catalog_version)
             if definition is not None:
                 self._definition = definition
                 return moment, definition
 
-    def _still(self, moment: ReadTimestamp) -> Horizon | None:
-        """The horizon now, unless what was read since `moment` may not belong to it.
+    def _still(self, moment: ReadTimestamp) -> ReadFrontier | None:
+        """The read frontier now, unless what was read since `moment` may not belong to it.
 
         Versions may be purged (R4), and a view that was replaced may be gone.
         """
-        now = self._database.store.read_horizon()
-        is_same = now.catalog_version == moment.horizon.catalog_version
+        now = self._database.store.read_frontier()
+        is_same = now.catalog_version == moment.frontier.catalog_version
         return now if is_same and (moment.epoch == EPOCH_MAX or now.floor <= moment.epoch) else None
 
     def _partitions_of(self, definition: ViewDefinition, low: bytes, high: bytes | None) -> Sequence[int]:
@@ -304,9 +304,9 @@ class View:
         return [partition_of(first, store.partitions)] if is_one else range(store.partitions)
 
     def _is_unfilled(self, definition: ViewDefinition, moment: ReadTimestamp) -> bool:
-        horizon = moment.horizon
-        first = horizon.filled.get(definition.node.backfill)
-        is_stopped = not horizon.stopped.isdisjoint(definition.needs)
+        frontier = moment.frontier
+        first = frontier.filled.get(definition.node.backfill)
+        is_stopped = not frontier.stopped.isdisjoint(definition.needs)
         return first is None or is_stopped or (self._held is not None and first > moment.epoch)
 
     def _unfilled_pairs(self, definition: ViewDefinition) -> list[tuple[bytes, bytes]]:

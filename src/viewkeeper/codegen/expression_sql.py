@@ -85,13 +85,13 @@ def emit_function(call: Call, sqls: Sequence[str]) -> str:
     short = not function.divides and all(
         len(sql) <= _SHORT and not arg.fallible for sql, arg in zip(sqls, call.args, strict=True)
     )
-    names = list(sqls) if short else [f"x.a{place}" for place in range(len(sqls))]
+    names = list(sqls) if short else [f"x.a{index}" for index in range(len(sqls))]
     body = _text(function, call, names)
     if len(sqls) > 1:
-        body = _null_of(body, [names[place] for place in order if call.args[place].nullable])
+        body = _null_of(body, [names[index] for index in order if call.args[index].nullable])
     if short:
         return body
-    fields = ", ".join(f"'a{place}': {sql}" for place, sql in enumerate(sqls))
+    fields = ", ".join(f"'a{index}': {sql}" for index, sql in enumerate(sqls))
     whole = f"list_transform([{{{fields}}}], lambda x: {body})[1]"
     return _null_of(whole, _stops(call.args, sqls, order))
 
@@ -104,8 +104,8 @@ def _text(function: Function, call: Call, sqls: Sequence[str]) -> str:
 
 def _stops(args: Sequence[Expression], sqls: Sequence[str], order: Sequence[int]) -> list[str]:
     """The arguments that keep later ones from failing if they are NULL."""
-    later = [any(args[place].fallible for place in order[rank + 1 :]) for rank in range(len(order))]
-    return [sqls[place] for place, failing in zip(order, later, strict=True) if args[place].nullable and failing]
+    later = [any(args[index].fallible for index in order[rank + 1 :]) for rank in range(len(order))]
+    return [sqls[index] for index, failing in zip(order, later, strict=True) if args[index].nullable and failing]
 
 
 def _null_of(body: str, sqls: Sequence[str]) -> str:
@@ -134,7 +134,7 @@ def guarded(fields: Sequence[str], guard: str) -> str:
     The CASE is needed: DuckDB lifts subexpressions that occur twice out of TRY, where they fail unguarded, but not out
     of CASE.
     """
-    struct = ", ".join(f"'v{place}': {field}" for place, field in enumerate(fields))
+    struct = ", ".join(f"'v{index}': {field}" for index, field in enumerate(fields))
     return f"CASE WHEN {guard} IS NOT NULL THEN {_TRY}{struct}}}) END"
 
 

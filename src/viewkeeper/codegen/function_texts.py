@@ -46,10 +46,10 @@ def to_epoch(unit: int) -> str:
     return f"((epoch_us({{0}}) - ((epoch_us({{0}}) % {unit}) + {unit}) % {unit}) // {unit})"
 
 
-def _value(call: Call, place: int) -> str:
-    literal = call.args[place]
+def _value(call: Call, index: int) -> str:
+    literal = call.args[index]
     if not isinstance(literal, Literal):
-        raise InvariantBroken(f"argument {place} of {call.text} is no literal")
+        raise InvariantBroken(f"argument {index} of {call.text} is no literal")
     return str(literal.value)
 
 
@@ -92,8 +92,8 @@ def locate(call: Call, part: str, arg: str, start: str | None = None) -> str:
     if start is None:
         return f"CAST(instr({arg}, {part}) AS INTEGER)"
     found = f"instr(substring({arg}, {start}), {part})"
-    place = f"WHEN {found} = 0 THEN 0 ELSE {found} + {start} - 1"
-    return f"CAST(CASE WHEN {start} < 1 THEN 0 WHEN {part} = '' THEN 1 {place} END AS INTEGER)"
+    index = f"WHEN {found} = 0 THEN 0 ELSE {found} + {start} - 1"
+    return f"CAST(CASE WHEN {start} < 1 THEN 0 WHEN {part} = '' THEN 1 {index} END AS INTEGER)"
 
 
 def substring_index(call: Call, arg: str, delimiter: str, count: str) -> str:
@@ -104,10 +104,10 @@ def substring_index(call: Call, arg: str, delimiter: str, count: str) -> str:
     return f"array_to_string(string_split({arg}, {delimiter}){cut}, {delimiter})"
 
 
-def split_part(call: Call, arg: str, delimiter: str, place: str) -> str:
+def split_part(call: Call, arg: str, delimiter: str, index: str) -> str:
     """Spark does not split by an empty delimiter."""
     unsplit = arg if int(_value(call, 2)) in (1, -1) else f"substring({arg}, 1, 0)"
-    return f"(CASE WHEN {delimiter} = '' THEN {unsplit} ELSE split_part({arg}, {delimiter}, {place}) END)"
+    return f"(CASE WHEN {delimiter} = '' THEN {unsplit} ELSE split_part({arg}, {delimiter}, {index}) END)"
 
 
 def like(call: Call, arg: str, pattern: str) -> str:

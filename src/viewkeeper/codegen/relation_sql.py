@@ -66,7 +66,7 @@ class _OfRows:
             return f"count({self._names[0] if self._names else '*'})"
         if len(self._keys) == 1:
             return f"count(DISTINCT {self._keys[0]})"
-        whole = ", ".join(f"'v{place}': {key}" for place, key in enumerate(self._keys))
+        whole = ", ".join(f"'v{index}': {key}" for index, key in enumerate(self._keys))
         known = " AND ".join(f"{name} IS NOT NULL" for name in self._names)
         return f"count(DISTINCT CASE WHEN {known} THEN {{{whole}}} END)"
 
@@ -98,10 +98,10 @@ def relation_sql(relation: Relation, scan: ScanSql) -> str:
         case Select(input=source, predicate=predicate):
             return f"SELECT * FROM ({relation_sql(source, scan)}) WHERE {emit(over_columns(predicate, source))}"
         case Project(input=source, outputs=outputs):
-            places = [one.expression.position for one in outputs if isinstance(one.expression, ColumnRef)]
-            if isinstance(source, Top | Sorted) and places == list(range(len(outputs))):
+            indexes = [one.expression.position for one in outputs if isinstance(one.expression, ColumnRef)]
+            if isinstance(source, Top | Sorted) and indexes == list(range(len(outputs))):
                 # one SELECT: the order of a subquery is not guaranteed
-                return _ordered(source, ", ".join(f"c{place}" for place in places), scan)
+                return _ordered(source, ", ".join(f"c{index}" for index in indexes), scan)
             shown = _named(emit(over_columns(output.expression, source)) for output in outputs)
             return f"SELECT {shown} FROM ({relation_sql(source, scan)})"
         case Aggregation():
@@ -118,7 +118,7 @@ def relation_sql(relation: Relation, scan: ScanSql) -> str:
 
 
 def _named(sqls: Iterable[str], name: str = "c", start: int = 0) -> str:
-    return ", ".join(f"{sql} AS {name}{place}" for place, sql in enumerate(sqls, start))
+    return ", ".join(f"{sql} AS {name}{index}" for index, sql in enumerate(sqls, start))
 
 
 def _aggregation(aggregation: Aggregation, scan: ScanSql) -> str:
@@ -128,7 +128,7 @@ def _aggregation(aggregation: Aggregation, scan: ScanSql) -> str:
     computed = [_named((group_key(emit(group), group.type) for group in groups), "k")] if groups else []
     computed += [_named(map(emit, args), "a")] if args else []
     below = f"SELECT {', '.join(computed) or '1'} FROM ({relation_sql(aggregation.input, scan)})"
-    keys = [f"k{place}" for place in range(len(groups))]
+    keys = [f"k{index}" for index in range(len(groups))]
     values = [aggregate_sql(call, [f"a{args.index(arg)}" for arg in arguments(call)]) for call in aggregates]
     by = f" GROUP BY {', '.join(keys)}" if keys else ""
     # without groups there is one row, even if nothing is selected from it
@@ -140,16 +140,16 @@ def _join(join: Join, scan: ScanSql) -> str:
     source, *others = (_side(join, number, start, scan) for number, start in enumerate(starts_of(join.sides)))
     kind = "JOIN" if join.kind == "inner" else f"{join.kind.upper()} JOIN"
     for number, side in enumerate(others, 1):
-        matches = [f"s0.k{place} = s{number}.k{place}" for place in range(len(join.keys[0]))]
+        matches = [f"s0.k{index} = s{number}.k{index}" for index in range(len(join.keys[0]))]
         if join.residual is not None:
             matches.append(emit(join.residual))
         source += f" {kind} {side} ON {' AND '.join(matches) or 'TRUE'}"
-    return f"SELECT {', '.join(f'c{place}' for place in range(len(join.columns)))} FROM {source}"
+    return f"SELECT {', '.join(f'c{index}' for index in range(len(join.columns)))} FROM {source}"
 
 
 def _side(join: Join, number: int, start: int, scan: ScanSql) -> str:
     side = join.sides[number]
-    shown = [_named((f"c{place}" for place in range(len(side.columns))), start=start)]
+    shown = [_named((f"c{index}" for index in range(len(side.columns))), start=start)]
     shown += [_named((group_key(emit(key), key.type) for key in join.keys[number]), "k")]
     inner = relation_sql(side, scan)
     return f"(SELECT {', '.join(filter(None, shown)) or '1'} FROM ({inner})) AS s{number}"

@@ -46,8 +46,8 @@ def plan_chunks(store: Store, plan: PhysicalPlan, record: EpochRecord, limits: E
 
     chunks: dict[tuple[int, tuple], Chunk] = {}
     left = limits.rows, limits.bytes
-    for place, key in enumerate(together):  # what small tables leave over goes to the larger ones after them
-        chunks[key] = chunk(key, _shares(*left, len(together) - place))
+    for index, key in enumerate(together):  # what small tables leave over goes to the larger ones after them
+        chunks[key] = chunk(key, _shares(*left, len(together) - index))
         left = left[0] - chunks[key].rows, left[1] - chunks[key].bytes
     larger = [key for key, one in chunks.items() if not _reaches_the_end(one)]
     if larger and left[0] > limits.rows // 2 and left[1] > limits.bytes // 2:  # or before them

@@ -32,7 +32,7 @@ class StoredState:
 
     def look_at_catalog(self) -> Catalog:
         """The catalog as it is now, which is read only if its version is another."""
-        if self._store.read_horizon().catalog_version != self.catalog.version:
+        if self._store.read_frontier().catalog_version != self.catalog.version:
             self.catalog = Catalog.from_json(self._store.read_catalog())
         return self.catalog
 

@@ -104,7 +104,7 @@ class LogReader(DataSourceStreamReader):
     def latestOffset(self, start: dict | None = None, limit: object = None) -> dict:
         try:
             store = open_shared(self._url, self._incarnation)
-            return _offset(store.ends(), store.read_horizon().catalog_version)
+            return _offset(store.ends(), store.read_frontier().catalog_version)
         except (StoreError, OSError) as error:
             return {**(start or {}), "error": type(error).__name__, "at": time.time_ns()}
 

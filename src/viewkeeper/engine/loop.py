@@ -110,7 +110,7 @@ class EpochLoop:
         seen: object = None
         while not self._is_over:
             try:
-                found: object = self._store.ends(), self._store.read_horizon().catalog_version
+                found: object = self._store.ends(), self._store.read_frontier().catalog_version
             except (StoreError, OSError):
                 found = None  # met, and waited out, by whoever works with the store
             if found is None or found != seen:

@@ -85,12 +85,12 @@ class SourceFile:
         line = None if self.text.format == "parquet" else self.text.line_of(record)
         return f"row {record + 1:,}" if line is None else f"line {line}"
 
-    def is_text(self, place: int) -> bool:
-        return self.types[place] in _TEXT
+    def is_text(self, target: int) -> bool:
+        return self.types[target] in _TEXT
 
-    def value(self, column: Column, place: int) -> str:
-        """SQL for a value of the table's column, which is at index `place` in the file."""
-        return value_of(column.type, f"v{place}") if self.is_text(place) else f"v{place}"
+    def value(self, column: Column, target: int) -> str:
+        """SQL for a value of the table's column, which is at target `place` in the file."""
+        return value_of(column.type, f"v{target}") if self.is_text(target) else f"v{target}"
 
     def query(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> duckdb.DuckDBPyRelation:
         """The expressions over the file's columns, row by row and in the file's order."""
@@ -128,8 +128,8 @@ def open_files(
     if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
         raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
     with _temporary_directory() as directory:
-        places = [directory / str(number) for number in range(len(paths))]
-        texts = [_locate(os.fspath(path), reading, place) for path, place in zip(paths, places, strict=True)]
+        targets = [directory / str(number) for number in range(len(paths))]
+        texts = [_locate(os.fspath(path), reading, target) for path, target in zip(paths, targets, strict=True)]
         confine(connection, files=[text.path for text in texts], folder=directory)  # it spills more keys than fit there
         yield [_describe(connection, text, reading) for text in texts]
 
@@ -160,19 +160,19 @@ def failure_of(file: TextFile, error: Exception) -> InputError:
     return InputError(f"{file.label} cannot be read as {file.format}: {reason}", hint)
 
 
-def _locate(name: str, reading: Reading, place: Path) -> TextFile:
+def _locate(name: str, reading: Reading, target: Path) -> TextFile:
     """The file with a name; where DuckDB cannot read it in place, a copy."""
     if name == "-":
         if reading.format is None:
             raise InputError("the format of the input is not known", _SAY_FORMAT)
-        return TextFile("the input", _copy(sys.stdin.buffer, place), reading.format)  # read twice, so it is copied
+        return TextFile("the input", _copy(sys.stdin.buffer, target), reading.format)  # read twice, so it is copied
     path = Path(name)
     if path.is_dir():
         raise InputError(f"{name} is a directory", "name the files in it")
     if not path.is_file():
         raise InputError(f"there is no file {name}", "is the path right?")
     if path.suffix.lower() == ".zip":
-        return _unzip(path, name, reading, place)
+        return _unzip(path, name, reading, target)
     is_gzip = path.suffix.lower() == ".gz"
     found = _format_of(name, path.with_suffix("") if is_gzip else path, reading)
     if path.stat().st_size == 0:
@@ -188,19 +188,19 @@ def _locate(name: str, reading: Reading, place: Path) -> TextFile:
             raise InputError(f"{name} is not compressed by gzip, or damaged: {error}", hint) from None
     with gzip.open(path) if is_gzip else path.open("rb") as stream:
         if found == "jsonl" and stream.read(3) == _BOM:  # which DuckDB does not accept before JSON
-            return TextFile(name, _copy(stream, place), found)
+            return TextFile(name, _copy(stream, target), found)
     if _GLOB & set(name):  # DuckDB would look for many files
-        place.symlink_to(path.absolute())
-        path = place
+        target.symlink_to(path.absolute())
+        path = target
     return TextFile(name, path, found, is_gzip=is_gzip)
 
 
-def _copy(stream: IO[bytes] | gzip.GzipFile, place: Path) -> Path:
+def _copy(stream: IO[bytes] | gzip.GzipFile, target: Path) -> Path:
     """The rest of a stream as a file, without a byte order mark."""
-    with place.open("wb") as copy:
+    with target.open("wb") as copy:
         copy.write(stream.read(len(_BOM)).removeprefix(_BOM))
         shutil.copyfileobj(stream, copy)
-    return place
+    return target
 
 
 def _format_of(name: str, path: Path, reading: Reading) -> str:
@@ -210,7 +210,7 @@ def _format_of(name: str, path: Path, reading: Reading) -> str:
     return found
 
 
-def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
+def _unzip(path: Path, name: str, reading: Reading, target: Path) -> TextFile:
     """The only file of a zip archive, extracted."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -221,7 +221,7 @@ def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
             label = f"{members[0].filename} in {name}"
             found = _format_of(label, Path(members[0].filename), reading)
             with archive.open(members[0]) as packed:
-                return TextFile(label, _copy(packed, place), found)
+                return TextFile(label, _copy(packed, target), found)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged, encrypted, or too new
         hint = "is it a whole zip archive, without a password?"
         raise InputError(f"{name} cannot be unzipped: {error}", hint) from None
@@ -294,7 +294,7 @@ def _column_names(text: TextFile, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def match_columns(file: SourceFile, schema: TableSchema, *, ignore_unknown: bool) -> dict[str, int]:
-    """The index in the file of each of the table's columns that it has; names are case-insensitive."""
+    """The target in the file of each of the table's columns that it has; names are case-insensitive."""
     spelled = {column.name.lower(): column.name for column in schema.columns}
     unknown = [name for name in file.names if name.lower() not in spelled]
     if unknown and not ignore_unknown:

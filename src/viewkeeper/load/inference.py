@@ -113,7 +113,7 @@ def _join(typed: SqlType | None, facts: _Facts, *, is_key: bool) -> SqlType:
 
 def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[tuple[SqlType | None, _Facts]]:
     """The type of each column of a Parquet file; for text the facts about its values."""
-    places = range(len(file.names))
+    indexes = range(len(file.names))
     if file.text.format == "parquet":
         found: list[tuple[SqlType | None, _Facts]] = []
         for name, kind in zip(file.names, file.types, strict=True):
@@ -123,9 +123,9 @@ def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[tupl
                 raise UnsupportedSql(fact, "leave the column out, or make it a string first")
             found.append((decimal(int(number[1]), int(number[2])) if number else _PARQUET[kind], _Facts()))
         return found
-    wanted = [fact for i in places for fact in _facts(f"v{i}", f"k{i}" if file.types[i] == "JSON" else None)]
+    wanted = [fact for i in indexes for fact in _facts(f"v{i}", f"k{i}" if file.types[i] == "JSON" else None)]
     row, size = file.aggregate(connection, wanted), len(fields(_Facts))
-    parts = [row[i * size : (i + 1) * size] for i in places]
+    parts = [row[i * size : (i + 1) * size] for i in indexes]
     return [(None, _Facts(*part) if part[0] else _Facts()) for part in parts]
 
 
@@ -175,7 +175,7 @@ def guess_null(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> Sourc
     if file.text.format not in ("csv", "tsv"):
         return file
     facts = _infer(connection, csv_file(file.text, ("", *NULL_TEXTS)))
-    typed = [f"v{place}" for place, (_, column) in enumerate(facts) if column.choose() not in (None, STRING)]
+    typed = [f"v{index}" for index, (_, column) in enumerate(facts) if column.choose() not in (None, STRING)]
     if not typed:
         return file
     tests = [" OR ".join(f"{value} = '{text}'" for value in typed) for text in NULL_TEXTS]

@@ -99,21 +99,21 @@ class TextFile:
 
     def _elements(self, text: str) -> Iterator[tuple[int, list[str]]]:
         """First line and text of each element of a JSON array, which is the whole of `text`."""
-        decoder, line, seen, place = json.JSONDecoder(), 1, 0, text.index("[") + 1
+        decoder, line, seen, offset = json.JSONDecoder(), 1, 0, text.index("[") + 1
         while True:
-            place = _BLANK.match(text, place).end()  # type: ignore[union-attr]
-            line, seen = line + text.count("\n", seen, place), place
+            offset = _BLANK.match(text, offset).end()  # type: ignore[union-attr]
+            line, seen = line + text.count("\n", seen, offset), offset
             try:
-                _, end = decoder.raw_decode(text, place)
+                _, end = decoder.raw_decode(text, offset)
             except ValueError as error:
                 raise self.fault(line, f"not JSON: {error}", _ARRAY) from None
-            yield line, [text[place:end]]
-            place = _BLANK.match(text, end).end() + 1  # type: ignore[union-attr]
-            following = text[place - 1 : place]
-            if following == "]" and not text[place:].strip():
+            yield line, [text[offset:end]]
+            offset = _BLANK.match(text, end).end() + 1  # type: ignore[union-attr]
+            following = text[offset - 1 : offset]
+            if following == "]" and not text[offset:].strip():
                 return
             if following != ",":
-                found = text[place - 1 :][:20]
+                found = text[offset - 1 :][:20]
                 fact = f"what follows the object that begins here is not a comma but {found!r}"
                 raise self.fault(line, fact, _ARRAY)
 

@@ -51,13 +51,13 @@ def require_unique(connection: duckdb.DuckDBPyConnection, files: Sequence[Source
 
 
 def _keys(file: SourceFile, number: int, schema: TableSchema) -> str:
-    places = match_columns(file, schema, ignore_unknown=True)
-    keys = [f"{file.value(schema.column(name), places[name])} AS k{i}" for i, name in enumerate(schema.key)]
+    indexes = match_columns(file, schema, ignore_unknown=True)
+    keys = [f"{file.value(schema.column(name), indexes[name])} AS k{i}" for i, name in enumerate(schema.key)]
     return f"SELECT {number << _ROW_BITS} + row_number() OVER () - 1 AS place, {', '.join(keys)} FROM {file.relation}"
 
 
-def _where(files: Sequence[SourceFile], place: int) -> str:
-    file, record = files[place >> _ROW_BITS], place & ((1 << _ROW_BITS) - 1)
+def _where(files: Sequence[SourceFile], index: int) -> str:
+    file, record = files[index >> _ROW_BITS], index & ((1 << _ROW_BITS) - 1)
     return f"{file.label}, {file.place_of(record)}"
 
 
@@ -161,16 +161,16 @@ class Load:
         return Loaded(schema.name, self.written, self.added, replaced, seconds, token, created, nulls)
 
     def _check(self, file: SourceFile, schema: TableSchema) -> int:
-        places = match_columns(file, schema, ignore_unknown=self._ignore_unknown)
-        missing = [name for name in schema.key if name not in places]
+        indexes = match_columns(file, schema, ignore_unknown=self._ignore_unknown)
+        missing = [name for name in schema.key if name not in indexes]
         if missing:
             raise BadRow(f"{file.label} lacks the key column {', '.join(missing)}", "every row has its whole key")
-        tests = [_fault(file, schema.column(name), place) for name, place in places.items()]
+        tests = [_fault(file, schema.column(name), index) for name, index in indexes.items()]
         # columns without a test are counted, else DuckDB would not read them, and would miss faults there
-        wanted = [*(f"count_if({test})" for test in tests), *(f"count(v{place})" for place in places.values())]
+        wanted = [*(f"count_if({test})" for test in tests), *(f"count(v{index})" for index in indexes.values())]
         rows, *counts = file.aggregate(self._connection, ["count(*)", *wanted])
         if any(counts[: len(tests)]):
-            raise self._describe(file, schema, places, tests)
+            raise self._describe(file, schema, indexes, tests)
         if file.text.format == "parquet":
             self._check_batches(file, schema)
         return rows
@@ -189,12 +189,12 @@ class Load:
             raise failure_of(file.text, error) from None
 
     def _describe(
-        self, file: SourceFile, schema: TableSchema, places: dict[str, int], tests: Sequence[str]
+        self, file: SourceFile, schema: TableSchema, indexes: dict[str, int], tests: Sequence[str]
     ) -> InputError:
         """The first fault of a file that has one: where and what."""
-        tested = list(zip(tests, places.items(), strict=True))
+        tested = list(zip(tests, indexes.items(), strict=True))
         names = " ".join(f"WHEN {test} THEN '{name}'" for test, (name, _) in tested)
-        texts = " ".join(f"WHEN {test} THEN v{place}::VARCHAR" for test, (_, place) in tested)
+        texts = " ".join(f"WHEN {test} THEN v{index}::VARCHAR" for test, (_, index) in tested)
         wanted = ["row_number() OVER () - 1 AS record", f"CASE {names} END AS name", f"CASE {texts} END AS text"]
         faults = file.query(self._connection, wanted).filter("name IS NOT NULL").limit(1)
         for record, name, text in rows_of(faults):
@@ -202,8 +202,8 @@ class Load:
         return InputError(f"{file.label} changed while it was read", "load it again")
 
     def _reader(self, file: SourceFile, schema: TableSchema) -> pa.RecordBatchReader:
-        places = match_columns(file, schema, ignore_unknown=self._ignore_unknown)
-        values = [f'{file.value(schema.column(name), place)} AS "{name}"' for name, place in places.items()]
+        indexes = match_columns(file, schema, ignore_unknown=self._ignore_unknown)
+        values = [f'{file.value(schema.column(name), index)} AS "{name}"' for name, index in indexes.items()]
         return file.query(self._connection, values).to_arrow_reader(ROWS_PER_TRANSACTION)
 
 
@@ -224,14 +224,14 @@ def _is_there(database: Connection, created: str) -> bool:
     return True
 
 
-def _fault(file: SourceFile, column: Column, place: int) -> str:
+def _fault(file: SourceFile, column: Column, index: int) -> str:
     """SQL that is true where a row's value does not fit the column."""
-    kind, text = file.types[place], f"v{place}"
-    tests = [misfit_of(column.type, text)] if file.is_text(place) else []
+    kind, text = file.types[index], f"v{index}"
+    tests = [misfit_of(column.type, text)] if file.is_text(index) else []
     if kind == "JSON" and column.type.kind == "DECIMAL":
-        tests.append(lost_digits_of(text, f"k{place}"))
+        tests.append(lost_digits_of(text, f"k{index}"))
     if not column.nullable:
-        tests.append(f"({file.value(column, place)}) IS NULL")
+        tests.append(f"({file.value(column, index)}) IS NULL")
     return "(" + (" OR ".join(tests) or "false") + ")"
 
 

@@ -190,9 +190,9 @@ class CellRows:
         column, kind, stamp, order = (np.asarray(writes[name]) for name in ("column", "kind", "stamp", "order"))
         here = column == np.arange(columns)[:, None]
         puts = here & np.isin(kind, (PUT, READ))
-        places = np.arange(len(column))
+        indexes = np.arange(len(column))
         return CellRows(
-            tuple(writes["value"].take(pa.array(places, mask=~row)) for row in puts),
+            tuple(writes["value"].take(pa.array(indexes, mask=~row)) for row in puts),
             np.where(puts, stamp, NEVER),
             np.where(puts, order, NEVER),
             np.where(here & (kind == HIDE), stamp, NEVER),

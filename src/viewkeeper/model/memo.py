@@ -62,8 +62,8 @@ class OnceForEachOf(Generic[Value, Found]):
     def __call__(self, values: Sequence[Value]) -> list[Found]:
         keys = list(map(id, values))
         entries = list(map(self._known.get, keys))
-        for place in [place for place, entry in enumerate(entries) if entry is None]:
-            entries[place] = values[place], self._compute(values[place])
+        for index in [index for index, entry in enumerate(entries) if entry is None]:
+            entries[index] = values[index], self._compute(values[index])
         found = cast("list[tuple[Value, Found]]", entries)
         self._known = dict(zip(keys, found, strict=True))
         return [entry[1] for entry in found]

@@ -66,7 +66,7 @@ class RetentionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Horizon:
+class ReadFrontier:
     """What readers may see."""
 
     committed: int
@@ -80,8 +80,8 @@ class Horizon:
     indexed_from: int | None = None  # epochs from here on have an index of the records they wrote
 
 
-def horizon_bytes(record: dict, catalog_version: int) -> bytes:
-    """The horizon of an epoch record, as a JSON value, and of the catalog of that version."""
+def frontier_bytes(record: dict, catalog_version: int) -> bytes:
+    """The read frontier of an epoch record, as a JSON value, and of the catalog of that version."""
     facts = {name: record[name] for name in ("committed", "floor", "aborted", "stamp", "positions", "filled")}
     facts |= {"stopped": sorted(map(int, record["stopped"])), "catalog": catalog_version}
     facts["indexed_from"] = record.get("keeping", {}).get("indexed_from")
@@ -89,13 +89,13 @@ def horizon_bytes(record: dict, catalog_version: int) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def parse_horizon(value: bytes) -> Horizon:
-    """The horizon that `horizon_bytes` wrote; cached, because most reads meet the same one as the read before."""
+def parse_frontier(value: bytes) -> ReadFrontier:
+    """The read frontier that `frontier_bytes` wrote; cached, because most reads meet the same one as the read before."""
     if not value:
         raise CorruptStore("the store has no epoch record", "restore it from a backup")
     with reading("horizon"):
         facts = json.loads(value)
-        return Horizon(
+        return ReadFrontier(
             facts["committed"],
             facts["floor"],
             tuple(facts["aborted"]),
@@ -117,11 +117,11 @@ class ReadTimestamp:
 
     epoch: int
     aborted: tuple[int, ...]
-    horizon: Horizon
+    frontier: ReadFrontier
 
     def kept_from(self, floor: int) -> ReadTimestamp:
         """The same, with the floor read after the records were held: versions below it may be deleted."""
-        return replace(self, horizon=replace(self.horizon, floor=floor))
+        return replace(self, frontier=replace(self.frontier, floor=floor))
 
 
 @dataclass(frozen=True, slots=True)

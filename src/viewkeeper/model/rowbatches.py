@@ -203,19 +203,19 @@ def stored_indexes(schema: TableSchema) -> dict[str, StoredIndex]:
 
 
 def decode_indexes(
-    key: tuple[Column, ...], row: tuple[Column, ...], places: Sequence[StoredIndex], keys: pa.Array, rows: pa.Array
+    key: tuple[Column, ...], row: tuple[Column, ...], positions: Sequence[StoredIndex], keys: pa.Array, rows: pa.Array
 ) -> list[pa.Array]:
     """The columns at those places; inside ViewKeeper, so a TIMESTAMP is naive."""
-    wanted = sorted({index for part, index in places if part == "row"})
+    wanted = sorted({index for part, index in positions if part == "row"})
     values = dict(zip(wanted, decode_rows(row, rows, wanted), strict=True)) if wanted else {}
-    parts = decode_keys(key, keys) if any(part == "key" for part, _ in places) else []
-    return [parts[index] if part == "key" else values[index] for part, index in places]
+    parts = decode_keys(key, keys) if any(part == "key" for part, _ in positions) else []
+    return [parts[index] if part == "key" else values[index] for part, index in positions]
 
 
 def decode_columns(schema: TableSchema, names: Sequence[str], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
     """The columns of a table with those names, as users see them."""
-    places = stored_indexes(schema)
-    wanted = [places[name] for name in names]
+    positions = stored_indexes(schema)
+    wanted = [positions[name] for name in names]
     return [*map(as_users_see, decode_indexes(schema.key_columns, schema.value_columns, wanted, keys, rows))]
 
 

@@ -104,7 +104,7 @@ class TableSchema:
     @cached_property
     def _positions(self) -> dict[str, int]:
         """Of each column's name in lower case; of two alike the first."""
-        return {column.name.lower(): place for place, column in reversed(list(enumerate(self.columns)))}
+        return {column.name.lower(): index for index, column in reversed(list(enumerate(self.columns)))}
 
     def column(self, name: str) -> Column:
         return self.columns[self.position(name)]

@@ -35,19 +35,19 @@ def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel,
     known = len(node.group_row) - (0 if node.having else len(node.values))
     old = decode_rows(node.group_row, found.rows, range(known))
     kept = [exact_sums.add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
-    for place in range(len(node.exact_sums)):
-        was, part = old[len(kept)].fill_null(b""), inputs.get(Channel("sums", place))
+    for index in range(len(node.exact_sums)):
+        was, part = old[len(kept)].fill_null(b""), inputs.get(Channel("sums", index))
         if part is not None:
             groups = pc.index_in(part["key"].combine_chunks(), value_set=found.input["key"].combine_chunks())
             was = exact_sums.add_sums(was, np.asarray(groups), np.asarray(part["unit"]), part["m"].combine_chunks())
         kept.append(was)
     facts = _facts(node, old[len(kept) :])
-    for places in node.slots.values():
-        channels = {slot: inputs.get(Channel("entries", place)) for slot, place in enumerate(places)}
+    for indexes in node.slots.values():
+        channels = {slot: inputs.get(Channel("entries", index)) for slot, index in enumerate(indexes)}
         parts = {slot: part for slot, part in channels.items() if part is not None}
-        slots, was = [node.entries[place] for place in places], [facts[place] for place in places]
-        for place, new in zip(places, apply_entries(applier, slots, found, was, parts), strict=True):
-            facts[place] = new
+        slots, was = [node.entries[index] for index in indexes], [facts[index] for index in indexes]
+        for index, new in zip(indexes, apply_entries(applier, slots, found, was, parts), strict=True):
+            facts[index] = new
     kept += [array for some in facts for array in some]
     live = _live_groups(node, kept)
     finished = _finish(node, kept, found.input["key"])

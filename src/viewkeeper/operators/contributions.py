@@ -24,7 +24,7 @@ def contribution(node: AggregateNode, keys: Sequence[pa.Array], states: Sequence
     """The contributions to `count` groups, under their encoded keys."""
     encoded, hashes = encode_keys(node.key, keys, count)
     pairs = enumerate(zip(states, node.state, strict=True))
-    given = {f"s{place}": as_type(state, column.type.arrow) for place, (state, column) in pairs}
+    given = {f"s{index}": as_type(state, column.type.arrow) for index, (state, column) in pairs}
     return pa.table({"key": encoded, "hash": pa.array(hashes), **given})
 
 

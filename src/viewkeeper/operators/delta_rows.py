@@ -77,8 +77,8 @@ class Delta:
         """The row keys of the delta rows with the given `ord`."""
         known = np.asarray(self.relation["ord"])
         by_order = np.argsort(known)
-        places = by_order[np.searchsorted(known, order, sorter=by_order)]
-        return flat(self.keys().take(pa.array(places)))
+        indexes = by_order[np.searchsorted(known, order, sorter=by_order)]
+        return flat(self.keys().take(pa.array(indexes)))
 
 
 def delta_of_changes(

@@ -72,9 +72,9 @@ def quarters_of(numbers: np.ndarray) -> np.ndarray:
 def of_quarters(sums: np.ndarray) -> pa.Array:
     """The numbers whose quarters these are, or add up to these, in 128 bits."""
     sums = sums.copy()
-    for place in range(3):
-        sums[:, place + 1] += sums[:, place] >> 32
-        sums[:, place] &= _LOW
+    for index in range(3):
+        sums[:, index + 1] += sums[:, index] >> 32
+        sums[:, index] &= _LOW
     if (np.abs(sums[:, 3] + 0.5) > 1 << 31).any():
         raise InvariantBroken("a sum does not fit 128 bits")
     return of_limbs((sums[:, ::2] | sums[:, 1::2] << 32).view(np.uint64))
@@ -135,18 +135,18 @@ def are_exact(values: np.ndarray) -> bool:
     return max(int(values.max(initial=0)), -int(values.min(initial=0))) * len(values) < 1 << 53
 
 
-def sum_exact(places: np.ndarray, doubles: np.ndarray, count: int) -> pa.Array:
+def sum_exact(indexes: np.ndarray, doubles: np.ndarray, count: int) -> pa.Array:
     """The sum at each of `count` places, of doubles that are exact, in 128 bits."""
-    return widened(np.bincount(places, doubles, count).astype(np.int64))
+    return widened(np.bincount(indexes, doubles, count).astype(np.int64))
 
 
-def sum_any(places: np.ndarray, signs: np.ndarray, numbers: np.ndarray, count: int) -> pa.Array:
+def sum_any(indexes: np.ndarray, signs: np.ndarray, numbers: np.ndarray, count: int) -> pa.Array:
     """The sum at each of `count` places, of any numbers, or limbs of numbers, times 1, 0 or -1, in 128 bits."""
     sums = np.zeros((count, 4), np.int64)
-    for start in range(0, len(places), _ROWS_AT_ONCE):
+    for start in range(0, len(indexes), _ROWS_AT_ONCE):
         some = slice(start, start + _ROWS_AT_ONCE)
         for quarter, values in enumerate(quarters_of(numbers[some]).T):
-            sums[:, quarter] += np.bincount(places[some], values * signs[some], count).astype(np.int64)
+            sums[:, quarter] += np.bincount(indexes[some], values * signs[some], count).astype(np.int64)
     return of_quarters(sums)
 
 

@@ -89,14 +89,14 @@ class ExpressionBatch:
             sql = None if self._complete[sql] else sql
         return State(sql, given.is_count and sql is not None, condition)
 
-    def sums(self, state: State, chosen: Chosen, places: np.ndarray, count: int) -> pa.Array:
+    def sums(self, state: State, chosen: Chosen, indexes: np.ndarray, count: int) -> pa.Array:
         """The sum of a state at each of `count` places, of the chosen rows."""
         doubles = self._exact(state)
         if doubles is not None:
-            return sum_exact(places, doubles[chosen], count)
+            return sum_exact(indexes, doubles[chosen], count)
         assert state.sql is not None  # 1 is exact
         numbers, _ = self._numbers[state.sql, state.is_count]
-        return sum_any(places, self.signs_where(state.condition)[chosen], numbers[chosen], count)
+        return sum_any(indexes, self.signs_where(state.condition)[chosen], numbers[chosen], count)
 
     def sums_by(self, key: str, state: State) -> pa.Array | None:
         """The sum of a state for each code of a key, from the sums for each value of the key's column; None where these are
@@ -137,8 +137,8 @@ class ExpressionBatch:
 class _Few:
     """A term of one column that has few distinct values: its value for each of these, and which of them each row has."""
 
-    def __init__(self, column: str, places: np.ndarray, values: pa.Array) -> None:
-        self.column, self.places, self.values = column, places, values
+    def __init__(self, column: str, indexes: np.ndarray, values: pa.Array) -> None:
+        self.column, self.places, self.values = column, indexes, values
         self.distinct = values.dictionary_encode("encode")  # values of the term may be equal where its column's differ
 
 
@@ -152,8 +152,8 @@ def evaluate(terms: Sequence[tuple[Term, ...]], rows: pa.Table) -> ExpressionBat
             left += sqls
             continue
         distinct = pa.table({"ord": pa.array(np.arange(len(encoded.dictionary))), name: encoded.dictionary})
-        places = np.asarray(encoded.indices).astype(np.int64)
-        few |= {sql: _Few(name, places, values) for sql, values in _select(sqls, distinct).items()}
+        indexes = np.asarray(encoded.indices).astype(np.int64)
+        few |= {sql: _Few(name, indexes, values) for sql, values in _select(sqls, distinct).items()}
     if left:
         columns |= _select(left, rows, asked.risky)
     for sql in asked.risky:
@@ -187,7 +187,7 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray | None:
 def _select(sqls: Sequence[str], rows: pa.Table, risky: Collection[str] = ()) -> dict[str, pa.Array]:
     """The values of expressions; of risky ones a struct, which is NULL where it fails."""
     tried = [guarded([sql], _GUARD) if sql in risky else sql for sql in sqls]
-    named = ", ".join(f"{sql} AS d{place}" for place, sql in enumerate(tried))
+    named = ", ".join(f"{sql} AS d{index}" for index, sql in enumerate(tried))
     found = run_row_by_row(f"SELECT {named} FROM delta", delta=rows)
     return {sql: column.combine_chunks() for sql, column in zip(sqls, found.columns, strict=True)}
 
@@ -273,8 +273,8 @@ def contributions(
 ) -> Iterator[tuple[Channel, pa.Table]]:
     """The contributions of the chosen rows, in which what came and what went are one."""
     each = node.each
-    places, keys = _groups([evaluated.codes(each.terms[at].sql) for at in each.keys], chosen, rows)
-    if not len(places):
+    indexes, keys = _groups([evaluated.codes(each.terms[at].sql) for at in each.keys], chosen, rows)
+    if not len(indexes):
         return
     count = len(keys[0]) if keys else 1
     states = [evaluated.state(given, each.terms) for given in each.states]
@@ -283,15 +283,15 @@ def contributions(
         if state not in sums:
             is_whole = len(keys) == 1 and isinstance(chosen, slice)
             known = evaluated.sums_by(each.terms[each.keys[0]].sql, state) if is_whole else None
-            sums[state] = evaluated.sums(state, chosen, places, count) if known is None else known
+            sums[state] = evaluated.sums(state, chosen, indexes, count) if known is None else known
     groups = contribution(node, keys, [sums[state] for state in states], count)
     yield GROUPS, groups
-    yield from _contributions_to_entries(node, evaluated, chosen, places, groups)
-    yield from _contributions_to_sums(node, evaluated, chosen, places, groups)
+    yield from _contributions_to_entries(node, evaluated, chosen, indexes, groups)
+    yield from _contributions_to_sums(node, evaluated, chosen, indexes, groups)
 
 
 def _contributions_to_entries(
-    node: AggregateNode, evaluated: ExpressionBatch, chosen: Chosen, places: np.ndarray, groups: pa.Table
+    node: AggregateNode, evaluated: ExpressionBatch, chosen: Chosen, indexes: np.ndarray, groups: pa.Table
 ) -> Iterator[tuple[Channel, pa.Table]]:
     """The contributions to entries; those of the same values under several filters are found together."""
     terms, values = node.each.terms, node.each.values
@@ -299,7 +299,7 @@ def _contributions_to_entries(
         numbers = [number for number, (others, _) in enumerate(values) if others == some]
         filters = [None if (at := values[number][1]) is None else terms[at].sql for number in numbers]
         counted = [evaluated.signs_where(one)[chosen] for one in filters]
-        owners, distinct, changes = _changed([evaluated.codes(terms[at].sql) for at in some], chosen, places, counted)
+        owners, distinct, changes = _changed([evaluated.codes(terms[at].sql) for at in some], chosen, indexes, counted)
         keys, hashes = (groups[name].take(pa.array(owners)).combine_chunks() for name in ("key", "hash"))
         whole = entry_changes(node.entries[numbers[0]], keys, hashes, distinct, pa.array(changes[0]))
         for number, change in zip(numbers, changes, strict=True):
@@ -308,7 +308,7 @@ def _contributions_to_entries(
 
 
 def _contributions_to_sums(
-    node: AggregateNode, evaluated: ExpressionBatch, chosen: Chosen, places: np.ndarray, groups: pa.Table
+    node: AggregateNode, evaluated: ExpressionBatch, chosen: Chosen, indexes: np.ndarray, groups: pa.Table
 ) -> Iterator[tuple[Channel, pa.Table]]:
     """The contributions to exact sums of DOUBLE: mantissas by group and unit."""
     for number, (one, argument) in enumerate(zip(node.exact_sums, node.each.arguments, strict=True)):
@@ -318,7 +318,7 @@ def _contributions_to_sums(
         parts = SPLITS[one.kind](values)
         signs = np.tile(evaluated.signs_where(None)[chosen][there], len(parts))
         units, mantissas = (np.concatenate([part[at] for part in parts]).astype(np.int64) for at in (0, 1))
-        codes = np.tile(places[there], len(parts)) * _UNITS + units
+        codes = np.tile(indexes[there], len(parts)) * _UNITS + units
         by_code, count = numbered(codes, len(groups) * _UNITS)
         found = np.zeros(count, np.int64)
         found[by_code] = codes
@@ -335,12 +335,12 @@ def _changed(
     known = np.logical_and.reduce([np.asarray(distinct.is_valid())[codes[chosen]] for codes, distinct in values])
     known = np.flatnonzero(known & np.logical_or.reduce([one != 0 for one in signs]))
     groups, parts = groups[known], [(codes[chosen][known], distinct) for codes, distinct in values]
-    places, count = groups, int(groups.max(initial=0)) + 1
+    indexes, count = groups, int(groups.max(initial=0)) + 1
     for codes, distinct in parts:
-        places, count = numbered(places * len(distinct) + codes, count * len(distinct))
-    changes = [np.bincount(places, one[known], count).astype(np.int64) for one in signs]
+        indexes, count = numbered(indexes * len(distinct) + codes, count * len(distinct))
+    changes = [np.bincount(indexes, one[known], count).astype(np.int64) for one in signs]
     rows_of = np.zeros(count, np.int64)
-    rows_of[places] = np.arange(len(places))  # one of each entry
+    rows_of[indexes] = np.arange(len(indexes))  # one of each entry
     changed = np.flatnonzero(np.logical_or.reduce([one != 0 for one in changes]))
     rows = rows_of[changed]
     found = [distinct.take(pa.array(codes[rows])) for codes, distinct in parts]
@@ -355,9 +355,9 @@ def _groups(
         return np.zeros(rows, np.int64)[chosen], []
     if len(parts) == 1 and isinstance(chosen, slice):
         return parts[0][0], [parts[0][1]]
-    places, count = np.zeros(1, np.int64), 1
+    indexes, count = np.zeros(1, np.int64), 1
     for codes, distinct in parts:  # numbered anew with each part, so that no number leaves its bits
-        places, count = numbered(places * len(distinct) + codes[chosen], count * len(distinct))
+        indexes, count = numbered(indexes * len(distinct) + codes[chosen], count * len(distinct))
     rows_of = np.zeros(count, np.int64)
-    rows_of[places] = np.arange(len(places))  # one of each group
-    return places, [distinct.take(pa.array(codes[chosen][rows_of])) for codes, distinct in parts]
+    rows_of[indexes] = np.arange(len(indexes))  # one of each group
+    return indexes, [distinct.take(pa.array(codes[chosen][rows_of])) for codes, distinct in parts]

@@ -97,7 +97,7 @@ def _pairs(applier: Applier, node: JoinNode, sides: Sequence[SideRows], turn: in
             return
     columns = [f"s{side}.n AS n{side}" for side in range(len(sides))]
     for number in range(len(sides)):
-        columns += [f"s{number}.{name} AS c{place}" for place, (name, _) in node.columns_from_side(number).items()]
+        columns += [f"s{number}.{name} AS c{index}" for index, (name, _) in node.columns_from_side(number).items()]
     changing = range(len(sides)) if turn is None else (turn,)
     sign = f"CAST(sign({' + '.join(f's{side}.st' for side in changing)}) AS INTEGER)"
     joins = [f"JOIN s{side} ON s{side}.j = s0.j" for side in range(1, len(sides))]
@@ -134,12 +134,12 @@ def _partners_at(node: JoinNode, relations: Mapping[int, pa.Table], lookup: int,
         states = np.asarray(relation["st"])
         there[side] = np.flatnonzero((states == 0) | (states == sign))
     wanted, known = (relations[side]["j"].take(pa.array(there[side])) for side in (many, lookup))
-    places = pc.index_in(wanted, value_set=known.combine_chunks(), skip_nulls=True)
-    matched = np.asarray(places.is_valid())
-    chosen = {many: there[many][matched], lookup: there[lookup][np.asarray(places.drop_null())]}
+    indexes = pc.index_in(wanted, value_set=known.combine_chunks(), skip_nulls=True)
+    matched = np.asarray(indexes.is_valid())
+    chosen = {many: there[many][matched], lookup: there[lookup][np.asarray(indexes.drop_null())]}
     columns = {"sign": pa.array(np.full(len(chosen[many]), sign, np.int32))}
     for side in (0, 1):
-        names = {f"n{side}": "n"} | {f"c{place}": name for place, (name, _) in node.columns_from_side(side).items()}
+        names = {f"n{side}": "n"} | {f"c{index}": name for index, (name, _) in node.columns_from_side(side).items()}
         taken = relations[side].select(sorted(set(names.values()))).take(pa.array(chosen[side]))
         columns |= {new: taken[old] for new, old in names.items()}
     return pa.table(columns)
@@ -161,7 +161,7 @@ def _delta(node: JoinNode, rows: pa.Table) -> Delta:
     if node.tag_place is not None and f"c{node.tag_place}" not in rows.column_names:
         rows = rows.append_column(f"c{node.tag_place}", pa.array(np.zeros(len(rows), np.int32)))
     inserted, deleted = by_sign(rows)
-    before, after = ({place: side[f"c{place}"] for place in columns} for side in (deleted, inserted))
+    before, after = ({index: side[f"c{index}"] for index in columns} for side in (deleted, inserted))
     return delta_of_output(after, before, columns, key, counts=(len(inserted), len(deleted)))
 
 
@@ -239,9 +239,9 @@ class _Outer:
         node, picked = self._node, rows.relation.take(pa.array(chosen))
         columns = {"sign": pa.array(signs[chosen].astype(np.int32))}
         for number in range(len(node.sides)):
-            for place, (name, column) in node.columns_from_side(number).items():
+            for index, (name, column) in node.columns_from_side(number).items():
                 absent = pa.nulls(len(chosen), column.type.arrow)
-                columns[f"c{place}"] = picked[name] if number == side else absent
+                columns[f"c{index}"] = picked[name] if number == side else absent
         if node.tag_place is not None:
             columns[f"c{node.tag_place}"] = pa.array(np.full(len(chosen), 1 + side, np.int32))
         yield _delta(node, pa.table(columns))

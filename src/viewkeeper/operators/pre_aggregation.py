@@ -148,8 +148,8 @@ class _Stored:
             raise InvariantBroken(f"a count in table {self.table} would be {now.min()}")
         signs = (now > 0).astype(np.int8) - was
         moved = np.flatnonzero(signs.any(axis=1))
-        places = chosen[touched[moved]]
-        moves = Moves(groups[places], values.take(pa.array(places)), signs[moved])
+        positions = chosen[touched[moved]]
+        moves = Moves(groups[positions], values.take(pa.array(positions)), signs[moved])
         gone = touched[~now.any(axis=1)]
         if len(gone):
             chosen, counts = np.delete(chosen, gone), np.delete(counts, gone, axis=0)
@@ -350,7 +350,7 @@ def _add_values(
     """The sums over distinct values, plus those that appeared, minus those that vanished."""
     new, count = [], len(entries.adds)
     if count:
-        adds = ", ".join(f"{sql} AS s{place}" for place, sql in enumerate(entries.adds))
+        adds = ", ".join(f"{sql} AS s{position}" for position, sql in enumerate(entries.adds))
         added = run_row_by_row(f"SELECT {adds} FROM rows", rows=pa.table({"ord": np.arange(len(values)), "e0": values}))
         for was, numbers in zip(known, added.columns, strict=False):
             change = exact_sums.sum_any(owners, signs, exact_sums.whole_of(numbers.combine_chunks()), len(was))
@@ -369,8 +369,8 @@ def _decoded(entries: Entries, values: pa.Array) -> pa.Array:
     return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
-def _replaced(was: pa.Array, places: np.ndarray, new: pa.Array) -> pa.Array:
+def _replaced(was: pa.Array, positions: np.ndarray, new: pa.Array) -> pa.Array:
     """`was` with other values at some places."""
     chosen = np.arange(len(was))
-    chosen[places] = len(was) + np.arange(len(new))
+    chosen[positions] = len(was) + np.arange(len(new))
     return pa.concat_arrays([was, new.cast(was.type)]).take(pa.array(chosen))

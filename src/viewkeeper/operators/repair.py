@@ -110,10 +110,10 @@ def _fits(blocks: Blocks, bounds: list[bytes], values: list[bytes]) -> bool:
     starts, masks = blocks.values.starts.tolist(), blocks.values.masks
     if values != sorted(set(values)) or not blocks.values.sizes[1:].all():
         return False
-    for place, (start, stop) in enumerate(pairwise(starts)):
-        mine, after = values[start:stop], bounds[place + 1 : place + 2]
-        if mine and (mine[0] < bounds[place] or (after and mine[-1] >= after[0])):
+    for index, (start, stop) in enumerate(pairwise(starts)):
+        mine, after = values[start:stop], bounds[index + 1 : index + 2]
+        if mine and (mine[0] < bounds[index] or (after and mine[-1] >= after[0])):
             return False
-        if place and (masks[start:stop].any(axis=0) != blocks.bounds.masks[place - 1]).any():
+        if index and (masks[start:stop].any(axis=0) != blocks.bounds.masks[index - 1]).any():
             return False
     return True

@@ -71,10 +71,10 @@ class SideRows:
     def join_keys(self) -> JoinKeys:
         """The join keys of the rows that can match."""
         column = self.relation["j"].combine_chunks()
-        places = np.flatnonzero(np.asarray(column.is_valid()))
-        distinct = column.take(pa.array(places)).dictionary_encode()
+        indexes = np.flatnonzero(np.asarray(column.is_valid()))
+        distinct = column.take(pa.array(indexes)).dictionary_encode()
         _, first = np.unique(np.asarray(distinct.indices), return_index=True)
-        return JoinKeys(distinct.dictionary, self.hashes[places][first])
+        return JoinKeys(distinct.dictionary, self.hashes[indexes][first])
 
     def slice(self, start: int, stop: int) -> SideRows:
         return SideRows(self.relation.slice(start, stop - start), self.keys[start:stop], self.hashes[start:stop])
@@ -109,12 +109,12 @@ def changed_rows(applier: Applier, node: JoinNode, side: int, part: pa.Table | N
     if len(inserted) == len(keys) and not len(deleted):  # the first rows of a view
         relation = _relation(node, side, keys, after, np.ones(len(keys), np.int32))
         return ChangedRows(relation, keys, hashes, keys, found.versions.partitions)
-    places = np.concatenate([deleted, inserted])
+    indexes = np.concatenate([deleted, inserted])
     rows = pa.concat_arrays([found.rows.take(pa.array(deleted)), after.take(pa.array(inserted))])
     states = np.concatenate([np.full(len(deleted), -1, np.int32), np.ones(len(inserted), np.int32)])
-    mine, touched = keys.take(pa.array(places)), keys.filter(pa.array(chosen))
+    mine, touched = keys.take(pa.array(indexes)), keys.filter(pa.array(chosen))
     relation = _relation(node, side, mine, rows, states)
-    return ChangedRows(relation, mine, hashes[places], touched, found.versions.partitions[chosen])
+    return ChangedRows(relation, mine, hashes[indexes], touched, found.versions.partitions[chosen])
 
 
 def unchanged_rows(
@@ -204,26 +204,26 @@ class SideCounts:
 
     def is_matched(self, rows: SideRows, other: int) -> tuple[np.ndarray, np.ndarray]:
         """For each row, whether side `other` had, and has, rows under its join key."""
-        places = self._places(rows.relation["j"].combine_chunks())
-        return _at(self._old[other], places) > 0, _at(self._new[other], places) > 0
+        indexes = self._places(rows.relation["j"].combine_chunks())
+        return _at(self._old[other], indexes) > 0, _at(self._new[other], indexes) > 0
 
     def crossing(self, keys: JoinKeys, other: int) -> np.ndarray:
         """The join keys under which side `other` had rows and has none, or the other way round."""
-        places = self._places(keys.keys)
-        return (_at(self._old[other], places) > 0) != (_at(self._new[other], places) > 0)
+        indexes = self._places(keys.keys)
+        return (_at(self._old[other], indexes) > 0) != (_at(self._new[other], indexes) > 0)
 
     def _changes(self, rows: SideRows) -> np.ndarray:
-        places = self._places(rows.relation["j"].combine_chunks())
-        known = places < len(self._keys)
-        return np.bincount(places[known], rows.states[known], minlength=len(self._keys)).astype(np.int64)
+        indexes = self._places(rows.relation["j"].combine_chunks())
+        known = indexes < len(self._keys)
+        return np.bincount(indexes[known], rows.states[known], minlength=len(self._keys)).astype(np.int64)
 
     def _places(self, keys: pa.Array) -> np.ndarray:
         """The index of each key; past the last one where it matches nothing, because NULL matches no key."""
         return np.asarray(pc.index_in(keys, value_set=self._keys).fill_null(len(self._keys)))
 
 
-def _at(numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
-    return np.append(numbers, 0)[places]
+def _at(numbers: np.ndarray, indexes: np.ndarray) -> np.ndarray:
+    return np.append(numbers, 0)[indexes]
 
 
 def put_matches(applier: Applier, table: int, rows: SideRows, matches: np.ndarray) -> None:

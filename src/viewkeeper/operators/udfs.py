@@ -40,10 +40,10 @@ def _variances(
     """Of integers: Σx in two parts, Σx² in five; DuckDB wants the parameters counted."""
     parts = (freedom, scale, count, high, low, q4, q3, q2, q1, q0)
     found = []
-    for degrees, digits, n, above, below, *places in zip(
+    for degrees, digits, n, above, below, *indexes in zip(
         *(whole_numbers(part, len(count)) for part in parts), strict=True
     ):
-        squares = reduce(lambda left, right: left * 10**SQUARE_DIGITS + right, places)
+        squares = reduce(lambda left, right: left * 10**SQUARE_DIGITS + right, indexes)
         found.append(exact_variance(degrees, n, above * 10**BASE_DIGITS + below, squares, 10**digits))
     return pa.array(found, pa.float64())
 

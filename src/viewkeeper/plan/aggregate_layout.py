@@ -73,7 +73,7 @@ class Accumulators:
     @property
     def record(self) -> list[tuple[str, Column]]:
         """The columns of a group's record with their names in `states`; an exact sum of DOUBLE has none."""
-        found = [(f"s{place}", state.column) for place, state in enumerate(self.states)]
+        found = [(f"s{index}", state.column) for index, state in enumerate(self.states)]
         found += [("", Column("", BINARY, nullable=False))] * len(self.exact_sums)
         for number, plan in enumerate(self.entries):
             found += plan.facts.named(number, self.values(plan)).items()
@@ -81,7 +81,7 @@ class Accumulators:
 
     def values(self, plan: EntryPlan) -> tuple[Column, ...]:
         """The columns of the values of a PRE-AGGREGATION."""
-        args = [self.arguments[place] for place in plan.arguments]
+        args = [self.arguments[index] for index in plan.arguments]
         return tuple(Column(arg.text, arg.type, nullable=False) for arg in args)
 
     def of_entries(
@@ -89,26 +89,26 @@ class Accumulators:
     ) -> int:
         """One PRE-AGGREGATION serves all aggregates over the same arguments."""
         arguments = tuple(self.argument(arg) for arg in args)
-        place = _place(self._entries, arguments)
-        if place == len(self.entries):
+        index = _place(self._entries, arguments)
+        if index == len(self.entries):
             self.entries.append(EntryPlan(arguments, Facts()))
-        plan, facts = self.entries[place], self.entries[place].facts
+        plan, facts = self.entries[index], self.entries[index].facts
         facts = replace(facts, counted=facts.counted or counted, first=facts.first or first, last=facts.last or last)
-        self.entries[place] = replace(plan, facts=facts)
-        return place
+        self.entries[index] = replace(plan, facts=facts)
+        return index
 
     def argument(self, arg: Expression) -> int:
         """The place of an argument; one that means the same has it too."""
-        place = _place(self._places, spell(arg))
-        if place == len(self.arguments):
+        index = _place(self._places, spell(arg))
+        if index == len(self.arguments):
             self.arguments.append(arg)
-        return place
+        return index
 
     def add(self, wanted: Accumulator, kind: str, argument: int = 0, limb: int = 0) -> str:
-        place = _place(self._states, (kind, argument, limb))
-        if place == len(self.states):
+        index = _place(self._states, (kind, argument, limb))
+        if index == len(self.states):
             self.states.append(wanted)
-        return f"s{place}"
+        return f"s{index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,30 +124,30 @@ class _KeptOfCall:
             return f"d{self.kept.of_entries(self.args, counted=True)}"
         if not self.args or not self.args[0].nullable:  # the count of an x that is never NULL is the row count
             return self.kept.add(Accumulator(Column("count(*)", BIGINT, nullable=False)), "rows")
-        arg, place = self.args[0], self.kept.argument(self.args[0])
+        arg, index = self.args[0], self.kept.argument(self.args[0])
         value, condition = unfiltered(arg)
         term = term_of(value) if value.nullable or value.fallible else None
         column = Column(f"count({arg.text})", BIGINT, nullable=False)
-        return self.kept.add(Accumulator(column, term, term is not None, condition), "count", place)
+        return self.kept.add(Accumulator(column, term, term is not None, condition), "count", index)
 
     def total(self, kind: str) -> list[str]:
         arg = self.args[0]
         if self.distinct:
             return self._total_of_entries(kind, arg)
-        place = self.kept.argument(arg)
+        index = self.kept.argument(arg)
         if arg.type.kind == "DOUBLE":
-            return [f"t{_place(self.kept.exact_sums, DoubleSum(place, kind))}"]
+            return [f"t{_place(self.kept.exact_sums, DoubleSum(index, kind))}"]
         names = []
         value, condition = unfiltered(arg)
         for limb, number in enumerate(_numbers(kind, emit(value), arg.type)):
             column = Column(f"{kind}({arg.text}){f' limb {limb}' if limb else ''}", INT128, nullable=False)
             accumulator = Accumulator(column, term_of(value, number), filter=condition)
-            names.append(self.kept.add(accumulator, kind, place, limb))
+            names.append(self.kept.add(accumulator, kind, index, limb))
         return names
 
     def end(self, *, is_last: bool) -> str:
-        place = self.kept.of_entries(self.args, first=not is_last, last=is_last)
-        return f"{'hi' if is_last else 'lo'}{place}"
+        index = self.kept.of_entries(self.args, first=not is_last, last=is_last)
+        return f"{'hi' if is_last else 'lo'}{index}"
 
     def computed(self, function: str, *args: str) -> str:
         return f"p{_place(self.kept.computed, Computed(function, args))}"
@@ -158,16 +158,16 @@ class _KeptOfCall:
         plan = entries[number]
         if arg.type.kind == "DOUBLE":
             kinds = _places(plan.facts.exact_sums)
-            place = _place(kinds, kind)
+            index = _place(kinds, kind)
             entries[number] = replace(plan, facts=replace(plan.facts, exact_sums=tuple(kinds)))
-            return [f"y{number}_{place}"]
-        adds, columns, places = _places(plan.adds), list(plan.facts.sums), []
+            return [f"y{number}_{index}"]
+        adds, columns, indexes = _places(plan.adds), list(plan.facts.sums), []
         for limb, sql in enumerate(_numbers(kind, "e0", arg.type)):
-            places.append(_place(adds, sql))
-            if places[-1] == len(columns):
+            indexes.append(_place(adds, sql))
+            if indexes[-1] == len(columns):
                 columns.append(Column(f"{kind}(distinct {arg.text}) limb {limb}", INT128, nullable=False))
         entries[number] = replace(plan, facts=replace(plan.facts, sums=tuple(columns)), adds=tuple(adds))
-        return [f"x{number}_{place}" for place in places]
+        return [f"x{number}_{index}" for index in indexes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ class Finer:
     def column(self, name: str) -> ColumnRef:
         """What its records keep under a name, among their columns."""
         record = self.kept.record
-        place = [known for known, _ in record].index(name)
-        column = record[place][1]
-        return ColumnRef(self.key_columns + place, column.name, column.type, column.nullable)
+        index = [known for known, _ in record].index(name)
+        column = record[index][1]
+        return ColumnRef(self.key_columns + index, column.name, column.type, column.nullable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class _KeptOfFiner:
 
     def end(self, *, is_last: bool) -> str:
         end = self.records.column(self.finer.end(is_last=is_last))
-        place = self.kept.of_entries([end], first=not is_last, last=is_last)
-        return f"{'hi' if is_last else 'lo'}{place}"
+        index = self.kept.of_entries([end], first=not is_last, last=is_last)
+        return f"{'hi' if is_last else 'lo'}{index}"
 
     def computed(self, function: str, *args: str) -> str:
         return self.own.computed(function, *args)
@@ -264,7 +264,7 @@ def _place(known: dict[Item, int], item: Item) -> int:
 
 
 def _places(items: Iterable[Item]) -> dict[Item, int]:
-    return {item: place for place, item in enumerate(items)}
+    return {item: index for index, item in enumerate(items)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +295,8 @@ def lay_out_aggregation(
         expression = output.expression
         column = Column(output.name, expression.type, expression.nullable or expression.fallible)
         match expression:
-            case AggregationRef(source="group", position=place):
-                shown.append(OutputColumn(column, "key", place))
+            case AggregationRef(source="group", position=index):
+                shown.append(OutputColumn(column, "key", index))
             case AggregationRef(position=number) if finished[number].sql in stored:
                 shown.append(OutputColumn(column, "row", stored[finished[number].sql]))
             case _:
@@ -313,7 +313,7 @@ def lay_out_aggregation(
 
 def _finish_sql(values: Sequence[Expression], having: Expression | None, finished: Sequence[str]) -> tuple[str, bool]:
     """SELECT of the values `v0…`, of `shown` under HAVING, and of `fails` where one can fail; and whether one can."""
-    wanted = [(f"v{place}", value) for place, value in enumerate(values)]
+    wanted = [(f"v{index}", value) for index, value in enumerate(values)]
     wanted += [("shown", having)] if having is not None else []
     tried: list[str] = []
     columns: list[str] = []
@@ -325,5 +325,5 @@ def _finish_sql(values: Sequence[Expression], having: Expression | None, finishe
         columns.append(f"coalesce({sql}, FALSE) AS shown" if name == "shown" else f"{sql} AS {name}")
     if not tried:
         return f"SELECT {', '.join(columns) or 's0'} FROM states", False
-    columns.append(f"({' OR '.join(f'g{place} IS NULL' for place in range(len(tried)))}) AS fails")
+    columns.append(f"({' OR '.join(f'g{index} IS NULL' for index in range(len(tried)))}) AS fails")
     return f"SELECT {', '.join(columns)} FROM (SELECT *, {', '.join(tried)} FROM states)", True

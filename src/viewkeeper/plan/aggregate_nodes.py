@@ -64,25 +64,25 @@ def _conditions(rows: Rows) -> tuple[Term, ...]:
 class _Terms(dict[Term, int]):
     """Distinct terms, each with its index."""
 
-    def place(self, term: Term) -> int:
+    def index(self, term: Term) -> int:
         return self.setdefault(term, len(self))
 
     def filter(self, condition: Expression | None) -> int | None:
-        return None if condition is None else self.place(term_of(condition, _is_true(emit(condition))))
+        return None if condition is None else self.index(term_of(condition, _is_true(emit(condition))))
 
     def key(self, value: Expression) -> int:
-        return self.place(term_of(value, group_key(emit(value), value.type)))
+        return self.index(term_of(value, group_key(emit(value), value.type)))
 
 
 def _contribution(layout: AggregateLayout) -> Contribution:
     kept, terms = layout.kept, _Terms()
     keys = tuple(terms.key(group) for group in layout.groups)
     states = tuple(
-        Given(None if one.term is None else terms.place(one.term), one.is_count, terms.filter(one.filter))
+        Given(None if one.term is None else terms.index(one.term), one.is_count, terms.filter(one.filter))
         for one in kept.states
     )
-    arguments = tuple(terms.place(term_of(kept.arguments[one.argument])) for one in kept.exact_sums)
-    entries = [_unfiltered([kept.arguments[place] for place in plan.arguments]) for plan in kept.entries]
+    arguments = tuple(terms.index(term_of(kept.arguments[one.argument])) for one in kept.exact_sums)
+    entries = [_unfiltered([kept.arguments[index] for index in plan.arguments]) for plan in kept.entries]
     values = tuple((tuple(map(terms.key, some)), terms.filter(condition)) for some, condition in entries)
     return Contribution(tuple(terms), keys, states, arguments, values)
 

@@ -103,7 +103,7 @@ def _required(relation: Relation, known: Sequence[Expression]) -> Relation:
     for side in range(len(join.sides)):
         if (kind, side) in _REQUIRED and any(_requires(join, side, condition) for condition in known):
             kind = _REQUIRED[kind, side]
-    sides = tuple(_required(side, _of_side(join, kind, place, known)) for place, side in enumerate(join.sides))
+    sides = tuple(_required(side, _of_side(join, kind, index, known)) for index, side in enumerate(join.sides))
     if kind == join.kind and all(new is old for new, old in zip(sides, join.sides, strict=True)):
         return relation
     if kind != "inner" or join.kind == "inner":
@@ -143,12 +143,12 @@ def _is_null_of_nulls(expression: Expression) -> bool:
     return False
 
 
-def _of_side(join: Join, kind: str, place: int, known: Sequence[Expression]) -> list[Expression]:
+def _of_side(join: Join, kind: str, index: int, known: Sequence[Expression]) -> list[Expression]:
     """The conditions that a row of the side fulfils if it is part of a row that counts."""
-    if kind != "inner" and place not in WHERE_SIDES[kind]:
+    if kind != "inner" and index not in WHERE_SIDES[kind]:
         return []
-    start = starts_of(join.sides)[place]
-    return [shift(condition, -start) for condition in known if sides_of(condition, join.sides) == {place}]
+    start = starts_of(join.sides)[index]
+    return [shift(condition, -start) for condition in known if sides_of(condition, join.sides) == {index}]
 
 
 def _on(join: Join) -> list[Expression]:

@@ -118,7 +118,7 @@ class PhysicalPlan:
             raise InvariantBroken(f"node {source} has no records for readers")
         parts = (("k", node.key), ("v", node.row))
         columns = tuple(Column(f"{name}{i}", c.type, c.nullable) for name, part in parts for i, c in enumerate(part))
-        return TableSchema(TableId(source), "", columns, tuple(f"k{place}" for place in range(len(node.key))))
+        return TableSchema(TableId(source), "", columns, tuple(f"k{index}" for index in range(len(node.key))))
 
     def stored_in(self, source: int) -> int | None:
         """The table whose records are the rows of a source; None for a base table whose log has before-images."""

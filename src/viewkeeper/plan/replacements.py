@@ -36,20 +36,20 @@ def with_shadow_views(catalog: Catalog, names: Sequence[str], ending: Ending, ep
     backfill, free = TableId(catalog.next_id), catalog.next_id + len(views)
     placed: dict[int, TableId] = {}
     for node in nodes.values():
-        placed |= {table: TableId(free + place) for place, table in enumerate(node.tables)}
+        placed |= {table: TableId(free + index) for index, table in enumerate(node.tables)}
         free += len(node.tables)
     copies = {table: _copied(node, placed, backfill) for table, node in nodes.items()}
     twins = [
         replace(
             view,
-            id=TableId(backfill + place),
+            id=TableId(backfill + index),
             written=view.source.written,
             needs=tuple(placed[table] for table in view.needs),
             node=copies[view.node.table],
             replaces=(*view.replaces, view.id),
             twin=ending,
         )
-        for place, view in enumerate(views)
+        for index, view in enumerate(views)
     ]
     ids = {view.id for view in views}
     before = {other.node.backfill for other in catalog.replacements if other.twin and other.replaces[-1] in ids}

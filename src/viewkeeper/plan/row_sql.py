@@ -56,11 +56,11 @@ class Rows:
     def project(self, outputs: Mapping[int, Expression]) -> Rows:
         """π: the expressions as the visible columns at the given positions."""
         keys: list[Wanted] = [(f"h{i}", part, sql) for i, (part, sql) in enumerate(self.key_parts)]
-        shown: list[Wanted] = [(f"c{place}", expression, emit(expression)) for place, expression in outputs.items()]
+        shown: list[Wanted] = [(f"c{index}", expression, emit(expression)) for index, expression in outputs.items()]
         sql, fails = self._sql([*keys, *shown])
         key_of = {
-            place: self.key_of[expression.position]
-            for place, expression in outputs.items()
+            index: self.key_of[expression.position]
+            for index, expression in outputs.items()
             if isinstance(expression, ColumnRef) and expression.position in self.key_of
         }
         return replace(
@@ -72,7 +72,7 @@ class Rows:
             read=self._reading(*outputs.values()) | self.key_places,
             fails=fails,
             moves=self._moves([*keys, *shown]),
-            text=f"π({', '.join(f'c{place}={spell(part)}' for place, part in outputs.items())}) {self.text}",
+            text=f"π({', '.join(f'c{index}={spell(part)}' for index, part in outputs.items())}) {self.text}",
         )
 
     def edge(self, wanted: Sequence[Wanted], aside: TableId | None, *, present: Sequence[str] = ()) -> Edge:
@@ -91,7 +91,7 @@ class Rows:
     def grouped_edge(self, expressions: Sequence[Expression], error_list: TableId | None) -> Edge:
         """The edge to a node that evaluates `expressions`, and the predicates, itself."""
         read, needed = self._reading(*expressions), columns_of(*self.predicates, *expressions)
-        names = [f"c{place}" for place in needed]
+        names = [f"c{index}" for index in needed]
         if self.moves is not None:
             moved = dict(self.moves.columns)
             return self._edge(read, None, replace(self.moves, columns=tuple((n, moved[n]) for n in names)), error_list)
@@ -142,11 +142,11 @@ class Rows:
 
     def _sql(self, wanted: Sequence[Wanted]) -> tuple[str, bool]:
         """SELECT of what is wanted, and whether it marks `fails`."""
-        risky = [place for place, (_, part, _) in enumerate(wanted) if part is not None and part.fallible]
+        risky = [index for index, (_, part, _) in enumerate(wanted) if part is not None and part.fallible]
         source, has_failed = self._selected()
         fails = "fails" if has_failed else ""
         if risky:
-            tried = _unfailed(guarded([wanted[place][2] for place in risky], _ORDER), fails=has_failed)
+            tried = _unfailed(guarded([wanted[index][2] for index in risky], _ORDER), fails=has_failed)
             source, fails = f"(SELECT *, {tried} AS t FROM {source})", "(t IS NULL)"
         sqls = [f"t.v{risky.index(at)}" if at in risky else sql for at, (_, _, sql) in enumerate(wanted)]
         columns = [f"{sql} AS {name}" for sql, (name, _, _) in zip(sqls, wanted, strict=True)]
@@ -163,16 +163,16 @@ def _unfailed(tried: str, *, fails: bool) -> str:
 
 
 def scan_rows(table: TableSchema) -> Rows:
-    places = tuple(table.position(name) for name in table.key)
-    key_of = {place: part for part, place in enumerate(places)}
-    return output_rows(table.id, tuple(table.key_columns), places, f"#{table.id}", key_of)
+    indexes = tuple(table.position(name) for name in table.key)
+    key_of = {index: part for part, index in enumerate(indexes)}
+    return output_rows(table.id, tuple(table.key_columns), indexes, f"#{table.id}", key_of)
 
 
 def output_rows(
-    table: TableId, key: tuple[Column, ...], places: tuple[int, ...], text: str, key_of: Mapping[int, int]
+    table: TableId, key: tuple[Column, ...], indexes: tuple[int, ...], text: str, key_of: Mapping[int, int]
 ) -> Rows:
     """The output of a table or a node, as the source of others; `places` are the positions of its row key."""
-    return Rows(table, key, places, key, tuple((None, f"c{place}") for place in places), key_of, text=text)
+    return Rows(table, key, indexes, key, tuple((None, f"c{index}") for index in indexes), key_of, text=text)
 
 
 def united_rows(branches: Sequence[Rows]) -> list[Rows]:

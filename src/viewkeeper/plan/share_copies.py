@@ -84,7 +84,7 @@ def mark_of(relation: Relation) -> Mark | None:
 def _any_of(conditions: Sequence[Expression]) -> Expression:
     """A disjunction, as flat a tree as can be: expressions are nested only so deep."""
     while len(conditions) > 1:
-        pairs = [conditions[place : place + 2] for place in range(0, len(conditions), 2)]
+        pairs = [conditions[index : index + 2] for index in range(0, len(conditions), 2)]
         conditions = [pair[0] if len(pair) == 1 else construct.logical("or", *pair) for pair in pairs]
     return conditions[0]
 

@@ -211,15 +211,15 @@ class _Member:
 
     def _meant(self, part: Expression) -> Expression | None:
         match part:
-            case AggregationRef(source="group", position=place):
-                return replace(part, of=self.shared.grouping.groups[place])
-            case AggregationRef(position=place):
-                return self._reference(self._grouped.grouping.aggregates[place])
+            case AggregationRef(source="group", position=index):
+                return replace(part, of=self.shared.grouping.groups[index])
+            case AggregationRef(position=index):
+                return self._reference(self._grouped.grouping.aggregates[index])
         return None
 
     def _reference(self, one: Aggregate) -> AggregationRef:
-        place = self._places[spell(_where(one, self._own))]
-        return AggregationRef("aggregate", place, self.shared.grouping.aggregates[place])
+        index = self._places[spell(_where(one, self._own))]
+        return AggregationRef("aggregate", index, self.shared.grouping.aggregates[index])
 
 
 _COUNT = construct.aggregate("count", [])

@@ -61,7 +61,7 @@ def assign(
     free = view + 1
     for text, node in zip(lowered.texts, lowered.nodes, strict=True):
         if text not in chosen:
-            own = tuple(TableId(free + place) for place in range(len(node.tables)))
+            own = tuple(TableId(free + index) for index in range(len(node.tables)))
             free += len(own)
             placed |= zip(node.tables, own, strict=True)
             chosen[text] = _stored(with_tables(node, placed), text, view)

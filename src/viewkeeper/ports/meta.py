@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from viewkeeper.errors import PipelineRunning, StoreUnavailable
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.read_frontier import Horizon
+from viewkeeper.model.read_frontier import ReadFrontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class Meta(ABC):
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         """Replace the record if its version is still the expected one; durable when it returns True.
 
-        The horizon is replaced in the same atomic step, as in `swap_catalog`.
+        The read frontier is replaced in the same atomic step, as in `swap_catalog`.
         """
 
     @abstractmethod
-    def read_horizon(self) -> Horizon:
+    def read_frontier(self) -> ReadFrontier:
         """What readers may see now: a small part of epoch record and catalog, as of the last swap of either."""
 
     @abstractmethod

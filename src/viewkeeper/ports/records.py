@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import SplitPoints
-from viewkeeper.model.read_frontier import Horizon, ReadTimestamp, RecordChange
+from viewkeeper.model.read_frontier import ReadFrontier, ReadTimestamp, RecordChange
 from viewkeeper.model.stored_rows import Image
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ class Reads(ABC):
     def get_record(self, partition: int, table: int, key: bytes, moment: ReadTimestamp) -> Image:
         """The row of one record as of a moment."""
 
-    def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
-        """The row of one record as of the horizon, in one look; None where that does not tell it.
+    def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, ReadFrontier] | None:
+        """The row of one record as of the read frontier, in one look; None where that does not tell it.
 
-        For stores whose requests take long. Beside it a horizon of up to a second before, as of which the row is the same:
+        For stores whose requests take long. Beside it a read frontier of up to a second before, as of which it is the same:
         a view that was dropped or replaced since is noticed by the next look.
         """
         return None

@@ -65,7 +65,7 @@ class Capabilities:
     held_reads: bool  # held records stay readable after they were purged or dropped
     many_processes: bool  # others reach the store by its URL, Spark's workers among them
     is_writable: bool  # from here, by any process that has it open
-    poll_seconds: float  # how often a waiting reader may look at the horizon
+    poll_seconds: float  # how often a waiting reader may look at the read frontier
     # how long changes gather before the next epoch: what serves epochs may serve writers too
     epoch_seconds: float = 0.05
     bytes_moved: float = 1.0  # for each byte of a record that is written: by logs, replicas and compactions

@@ -261,16 +261,16 @@ def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
     around = node.parent
     while around is not None and (type(around) not in _PLACES or isinstance(around.parent, exp.Case)):
         around = around.parent
-    place = "here" if around is None else _PLACES[type(around)]
+    where = "here" if around is None else _PLACES[type(around)]
     if isinstance(node, (exp.In, exp.Exists)):
         hint = (
             "it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key"
         )
-        return UnsupportedSql(f"{node.key.upper()} over a subquery {place} is not supported", hint)
+        return UnsupportedSql(f"{node.key.upper()} over a subquery {where} is not supported", hint)
     hint = "LEFT JOIN a subquery of FROM, where a COUNT of nothing is NULL; without groups join on a constant: 1 AS one"
     if isinstance(node.parent, exp.EQ):
         hint = "write IN (SELECT …), or join with a subquery in FROM"
-    return UnsupportedSql(f"a subquery as a value ({place}) is not supported", hint)
+    return UnsupportedSql(f"a subquery as a value ({where}) is not supported", hint)
 
 
 def refuse_expression(node: exp.Expression) -> UnsupportedSql:

@@ -385,13 +385,13 @@ def _refuse_gaps(cursor: Cursor) -> None:
     words = [word.text.upper() if word.kind == "word" else "a name or value" for word in tokens]
     is_number = [word.kind == "number" for word in tokens]
     words += ["", ""]  # the end of the text counts as a clause
-    for place, word in enumerate(words[:-2]):
-        following = words[place + 1]
-        before = f"{words[place - 1]} {word}" if place and word == "DISTINCT" else word
-        is_limit = following == "LIMIT" and is_number[place + 2 : place + 3] == [True]
-        ends = following in _CLAUSES or (following, words[place + 2]) in _CLAUSES_OF_TWO or is_limit
+    for index, word in enumerate(words[:-2]):
+        following = words[index + 1]
+        before = f"{words[index - 1]} {word}" if index and word == "DISTINCT" else word
+        is_limit = following == "LIMIT" and is_number[index + 2 : index + 3] == [True]
+        ends = following in _CLAUSES or (following, words[index + 2]) in _CLAUSES_OF_TWO or is_limit
         ends = ends and (before, following) != ("SELECT DISTINCT", "ON")  # which is refused for what it is
         if (before in _WANT_MORE and ends) or (word == "(" and following == ","):
-            cursor.place = start + place + 1
+            cursor.place = start + index + 1
             wanted = _WANT_MORE.get(before, "an expression")
             raise cursor.error(f"expected {wanted}, found {cursor.found}")

@@ -275,7 +275,7 @@ class RecordSnapshot:
             yield keys.filter(there), rows.filter(there), told
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[RecordChange]:
-        indexed_from = self._moment.horizon.indexed_from
+        indexed_from = self._moment.frontier.indexed_from
         if indexed_from is not None and since + 1 >= indexed_from:
             return collect_steps(
                 self._chains.written_between(partitions, table, since, self._moment.epoch), since, self._moment

@@ -58,29 +58,29 @@ class History:
             (update.table, _record(update.key)): [update.row] for update in initial
         }
         self._places: dict[tuple[str, Record], list[tuple[str, int]]] = {row: [] for row in self._versions}
-        for place, update in enumerate(updates, 1):
-            self._add(update, place if update.position is None else update.position)
+        for index, update in enumerate(updates, 1):
+            self._add(update, index if update.position is None else update.position)
         self.first: Cut = (0,) * len(self._versions)
         self.last: Cut = tuple(map(len, self._places.values()))
         self._views: dict[Cut, dict[Record, Bag]] = {}
 
     def _add(self, update: Update, position: int) -> None:
         row = (update.table, _record(update.key))
-        versions, places = self._versions.setdefault(row, [None]), self._places.setdefault(row, [])
-        if places and places[-1][0] == update.stream and places[-1][1] > position:
+        versions, written = self._versions.setdefault(row, [None]), self._places.setdefault(row, [])
+        if written and written[-1][0] == update.stream and written[-1][1] > position:
             raise InputError(
                 f"the updates of {update.table} {update.key} are not in the order of their positions",
                 "hand in the updates of a row in the order in which they were written",
             )
         if not _are_alike(update.row, versions[-1]):  # a write that changes nothing makes no version
             versions.append(update.row)
-            places.append((update.stream, position))
+            written.append((update.stream, position))
 
     def claimed(self, claim: Claim) -> Cut:
         """The cut that has of every row the updates up to the positions."""
         return tuple(
-            sum(1 for _ in itertools.takewhile(lambda at: at[1] <= claim.get(at[0], 0), places))
-            for places in self._places.values()
+            sum(1 for _ in itertools.takewhile(lambda at: at[1] <= claim.get(at[0], 0), written))
+            for written in self._places.values()
         )
 
     def all_cuts(self) -> Iterator[Cut]:
@@ -95,9 +95,9 @@ class History:
 
     def next_cuts(self, cut: Cut) -> Iterator[Cut]:
         """The cuts with one update more."""
-        for place, (updates, most) in enumerate(zip(cut, self.last, strict=True)):
+        for index, (updates, most) in enumerate(zip(cut, self.last, strict=True)):
             if updates < most:
-                yield (*cut[:place], updates + 1, *cut[place + 1 :])
+                yield (*cut[:index], updates + 1, *cut[index + 1 :])
 
     def view_at(self, cut: Cut) -> dict[Record, Bag]:
         """What the view of a cut holds, by record; without a key it is one record, `()`."""

@@ -112,9 +112,9 @@ def observed_level(
     found: dict[Level, Break] = {}
     for record in _records(history, shown, cuts):
         judged = _Judged(history, record, [rows.get(record, NOTHING) for rows in shown], cuts)
-        for level, place, reason in judged.breaks():
-            if level not in found or place < found[level].state:
-                found[level] = Break(level, place, states[place].label, record, reason)
+        for level, index, reason in judged.breaks():
+            if level not in found or index < found[level].state:
+                found[level] = Break(level, index, states[index].label, record, reason)
     breaks = tuple(found[level] for level in sorted(found))
     return Verdict(Level(breaks[0].level - 1) if breaks else Level.COMPLETE, breaks)
 
@@ -150,41 +150,41 @@ class _Judged:
                 yield level, *found
                 return
 
-    def _is(self, place: int, cut: Cut) -> bool:
-        return self._shown[place] == self._history.record_at(cut, self._record)
+    def _is(self, index: int, cut: Cut) -> bool:
+        return self._shown[index] == self._history.record_at(cut, self._record)
 
     def _invalid(self) -> tuple[int, str] | None:
         """The first state that is the view of none of the cuts that it may be of."""
-        for place, cuts in enumerate(self._cuts):
-            if not any(self._is(place, cut) for cut in (self._history.all_cuts() if cuts is None else cuts)):
+        for index, cuts in enumerate(self._cuts):
+            if not any(self._is(index, cut) for cut in (self._history.all_cuts() if cuts is None else cuts)):
                 if cuts is None:
-                    return place, "is the view of no cut of the base"
+                    return index, "is the view of no cut of the base"
                 if len(cuts) > 1:
-                    return place, f"is the view of none of the {len(cuts)} cuts that it may be of"
-                return place, f"is not the view of the cut that it claims: {self._difference(place, cuts[0])}"
+                    return index, f"is the view of none of the {len(cuts)} cuts that it may be of"
+                return index, f"is not the view of the cut that it claims: {self._difference(index, cuts[0])}"
         return None
 
     def _backward(self) -> tuple[int, str] | None:
         """The first state for which no growing sequence of cuts goes on."""
         reached = {self._history.first}
-        for place, cuts in enumerate(self._cuts):
+        for index, cuts in enumerate(self._cuts):
             if cuts is None:
-                reached = self._lowest_above(place, reached)
+                reached = self._lowest_above(index, reached)
             else:
-                allowed = {cut for cut in cuts if self._is(place, cut)}
+                allowed = {cut for cut in cuts if self._is(index, cut)}
                 reached = {cut for cut in allowed if any(is_within(below, cut) for below in reached)}
             # what can follow a cut can follow those within it, so these are enough
             reached = {cut for cut in reached if not any(one != cut and is_within(one, cut) for one in reached)}
             if not reached:
-                return place, "goes back: it lacks an update that a state before it showed"
+                return index, "goes back: it lacks an update that a state before it showed"
         return None
 
-    def _lowest_above(self, place: int, reached: set[Cut]) -> set[Cut]:
+    def _lowest_above(self, index: int, reached: set[Cut]) -> set[Cut]:
         """The cuts above those reached that a state is the view of; above one that is found no other is needed."""
         found, seen, waiting = set(), set(reached), list(reached)
         while waiting:
             cut = waiting.pop()
-            if self._is(place, cut):
+            if self._is(index, cut):
                 found.add(cut)
                 continue
             new = [higher for higher in self._history.next_cuts(cut) if higher not in seen]
@@ -195,21 +195,21 @@ class _Judged:
     def _hasty(self) -> tuple[int, str] | None:
         """The first state that one update more, or none, does not lead to; or the last, if updates are left."""
         reached = {self._history.first}
-        for place, cuts in enumerate(self._cuts):
+        for index, cuts in enumerate(self._cuts):
             near = reached.union(*(self._history.next_cuts(cut) for cut in reached))
             allowed = near if cuts is None else near.intersection(cuts)
-            before, reached = reached, {cut for cut in allowed if self._is(place, cut)}
+            before, reached = reached, {cut for cut in allowed if self._is(index, cut)}
             if not reached:
-                fitting = [cut for cut in cuts or () if self._is(place, cut)]
+                fitting = [cut for cut in cuts or () if self._is(index, cut)]
                 steps = [sum(high) - sum(low) for high in fitting for low in before if is_within(low, high)]
-                return place, f"adds {min(steps)} updates at once" if steps else "adds more than one update at once"
+                return index, f"adds {min(steps)} updates at once" if steps else "adds more than one update at once"
         if self._history.last not in reached:
             left = min(sum(self._history.last) - sum(cut) for cut in reached)
             return len(self._cuts) - 1, f"is the last one, and lacks {left} of the updates"
         return None
 
-    def _difference(self, place: int, cut: Cut) -> str:
-        expected, shown = self._history.record_at(cut, self._record), self._shown[place]
+    def _difference(self, index: int, cut: Cut) -> str:
+        expected, shown = self._history.record_at(cut, self._record), self._shown[index]
         parts = [("shows", shown - expected), ("and not", expected - shown)]
         return " ".join(f"{verb} {_quoted(rows)}" for verb, rows in parts if rows)
 

@@ -115,7 +115,7 @@ class Recorder:
                     self._states[name, LATEST].append(State(rows, claims, f"after epoch {first}"))
                 return
             with self._database.snapshot() as snapshot:
-                claim = positions_to_json(snapshot.horizon.positions)
+                claim = positions_to_json(snapshot.frontier.positions)
                 for name in self._views:
                     with suppress(NotReady):
                         rows = list(snapshot.view(name).scan())

@@ -59,7 +59,7 @@ def violations(operations: Sequence[Write | Read]) -> tuple[Violation, ...]:
     wrote, showed = defaultdict[str, dict[str, int]](dict), defaultdict[str, dict[str, int]](dict)
     after_writes, after_reads = _required(operations)
     found: dict[Guarantee, Violation] = {}
-    for place, operation in enumerate(operations):
+    for index, operation in enumerate(operations):
         session, positions = operation.session, operation.positions
         if isinstance(operation, Write):
             _raise(wrote[session], positions)
@@ -73,7 +73,7 @@ def violations(operations: Sequence[Write | Read]) -> tuple[Violation, ...]:
         for guarantee, least in needed.items():
             reason = _lack(positions, least)
             if reason and guarantee not in found:
-                found[guarantee] = Violation(guarantee, place, session, reason)
+                found[guarantee] = Violation(guarantee, index, session, reason)
         _raise(showed[session], positions)
     return tuple(sorted(found.values(), key=lambda violation: violation.operation))
 

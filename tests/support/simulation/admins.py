@@ -88,7 +88,7 @@ class Admins:
         ending = world.random.choice(("repair", "repair", "rebuild"))
         names = world.random.sample(sorted(world.views), min(len(world.views), world.random.choice((1, 1, 2))))
         with world.calm():
-            epoch = store.read_horizon().committed
+            epoch = store.read_frontier().committed
         try:
             world.db.change_catalog(lambda catalog: with_shadow_views(catalog, names, ending, epoch)[0])
         except (InputError, StoreUnavailable) as error:  # one of them is being replaced; or nobody knows

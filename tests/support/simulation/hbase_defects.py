@@ -16,7 +16,7 @@ from viewkeeper.coordinator.coordinator import Coordinator, _SwappedLate
 from viewkeeper.coordinator.steps import Action, Fact, Found
 from viewkeeper.errors import Fenced, RowsMoved
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.read_frontier import Horizon
+from viewkeeper.model.read_frontier import ReadFrontier
 from viewkeeper.operators.apply import Applier
 from viewkeeper.settings import WorkSettings
 from viewkeeper.stores.hbase import records, snapshot_reads
@@ -30,7 +30,7 @@ from viewkeeper.stores.hbase.thrift_cells import GONE_VALUE, delete_of, times, v
 # Each took more than ten schedules to be found: deep runs look for them.
 SLOW = (
     *("hbase_is_not_asked_what_is_in_flight", "hbase_is_asked_before_the_reads", "hbase_is_purged_by_committed"),
-    *("readers_do_not_look_at_the_floor_again", "a_known_horizon_is_read_as_of", "tombstones_of_hbase_do_not_wait"),
+    *("readers_do_not_look_at_the_floor_again", "a_known_frontier_is_read_as_of", "tombstones_of_hbase_do_not_wait"),
     "a_view_is_replaced_before_it_is_filled",
 )
 
@@ -141,13 +141,13 @@ def a_version_too_many_is_deleted() -> Iterator[None]:
 
 
 @shows(HBASE, first=120)
-def a_known_horizon_is_read_as_of() -> Iterator[None]:
-    """decision 0049: what was committed since a horizon that is known is not seen."""
+def a_known_frontier_is_read_as_of() -> Iterator[None]:
+    """decision 0049: what was committed since a read frontier that is known is not seen."""
 
-    def as_of_known(result: Any, horizon: Horizon) -> Any:
+    def as_of_known(result: Any, frontier: ReadFrontier) -> Any:
         versions = () if result is None else versions_in(result)
-        seen = [row for at, row in versions if at not in horizon.aborted and at <= horizon.committed]
-        return (seen[0], horizon) if seen else None
+        seen = [row for at, row in versions if at not in frontier.aborted and at <= frontier.committed]
+        return (seen[0], frontier) if seen else None
 
     with patch(snapshot_reads, "_committed", as_of_known):
         yield

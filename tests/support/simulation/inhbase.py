@@ -28,7 +28,7 @@ VERSIONS_MAX = 2 * (1 + OLDER_MAX)  # of a record, at or below the floor: one wh
 def require_gets(
     world: World, table: int, epoch: int, rows: dict[bytes, tuple[int, bytes]], known: dict[bytes, int]
 ) -> None:
-    """What a client gets of a few keys, by a horizon that it knows, is what `epoch` left; all keys with partitions."""
+    """What a client gets of a few keys, by a read frontier that it knows, is what `epoch` left; all keys with partitions."""
     for key in world.random.sample(sorted(known), min(3, len(known))):
         found = world.store.get_committed(known[key], table, key)
         expected = rows[key][1] if key in rows else None

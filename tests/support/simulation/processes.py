@@ -1,4 +1,4 @@
-"""Processes over a small HBase: each an open store of its own, with the adapter's own memory of records and horizons.
+"""Processes over a small HBase: each an open store of its own, with the adapter's own memory of records and read frontiers.
 
 In: a world's seed and options. Out: stores whose views, epoch record, catalog and claim are in a hostile small HBase, by the
 adapter that users run. Always: base tables and their log are those of a memory store, which all processes share and which

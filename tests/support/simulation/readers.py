@@ -84,9 +84,9 @@ class Readers:
     def check(self) -> None:
         """Views as of the committed epoch, and as of the one before for as long as that is readable."""
         world = self._world
-        record, catalog, horizon = world.record(), world.db.catalog(), world.store.read_horizon()
+        record, catalog, frontier = world.record(), world.db.catalog(), world.store.read_frontier()
         for epoch in sorted({e for e in record.recent if e >= record.floor and e in world.positions}):
-            moment = ReadTimestamp(epoch, record.aborted, horizon)
+            moment = ReadTimestamp(epoch, record.aborted, frontier)
             with closing(world.store.hold(moment, range(world.store.partitions))) as held:
                 for view in readable(catalog, record, epoch):
                     self._compare(view, self._rows(held, view), epoch)

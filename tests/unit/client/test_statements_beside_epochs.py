@@ -49,7 +49,7 @@ def change_catalogs(url: str) -> None:
             db.change_catalog(lambda catalog: replace(catalog, version=catalog.version + 1))
 
 
-def test_a_catalog_is_never_older_than_the_horizon_read_before(tmp_path: Path) -> None:
+def test_a_catalog_is_never_older_than_the_frontier_read_before(tmp_path: Path) -> None:
     """LMDB tells the number of a commit shortly before a read transaction sees it."""
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
         db.execute("CREATE TABLE r (k INT PRIMARY KEY)")
@@ -57,7 +57,7 @@ def test_a_catalog_is_never_older_than_the_horizon_read_before(tmp_path: Path) -
         other.start()
         late = 0
         while other.is_alive():
-            now = db.store.read_horizon().catalog_version
+            now = db.store.read_frontier().catalog_version
             late += db.catalog().version < now
         assert other.exitcode == 0
         assert late == 0

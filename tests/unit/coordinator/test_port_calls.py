@@ -17,12 +17,12 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model import epochs
 from viewkeeper.ports.meta import change_epoch_record
 
-META = {"read_epoch_record": 1, "read_horizon": 3, "swap_epoch_record": 2}
+META = {"read_epoch_record": 1, "read_frontier": 3, "swap_epoch_record": 2}
 LOG = {"checksums": 2, "cut": 1, "describe": 1, "ends": 1, "moves_after": 1, "pieces": 1, "read_log": 1}
 RECORDS = {"admit": 1, "read_versions": 1, "scan_prefixes": 1, "sync": 1, "write_versions": 1}
 UPKEEP = {"purge": 1, "truncate_log": 1}
 FOR_ONE_CHANGE = META | LOG | RECORDS | UPKEEP
-WITH_NOTHING_TO_DO = UPKEEP | {"checksums": 1, "ends": 1, "read_epoch_record": 1, "read_horizon": 1}
+WITH_NOTHING_TO_DO = UPKEEP | {"checksums": 1, "ends": 1, "read_epoch_record": 1, "read_frontier": 1}
 
 
 class Counted:

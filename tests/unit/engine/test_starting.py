@@ -204,7 +204,7 @@ def _loop(
         catch_up=lambda gather: catch_up(gather), collect_garbage=lambda: None, require_ownership=lambda: None
     )
     written = [0] if written is None else written
-    calls = {"ends": lambda: {"0": written[0]}, "read_horizon": lambda: SimpleNamespace(catalog_version=0)} | store
+    calls = {"ends": lambda: {"0": written[0]}, "read_frontier": lambda: SimpleNamespace(catalog_version=0)} | store
     capabilities = SimpleNamespace(many_processes=True, epoch_seconds=every)
     return EpochLoop(coordinator, SimpleNamespace(capabilities=capabilities, **calls), spark=spark)
 
@@ -275,7 +275,7 @@ def test_a_batch_runs_epochs_and_nothing_else_does(queries: Callable) -> None:
 def test_changes_are_noticed_and_an_idle_look_runs_nothing() -> None:
     calls, looks, written = [], threading.Semaphore(0), [0]
     look = lambda: looks.release() or SimpleNamespace(catalog_version=0)  # noqa: E731
-    running = _loop(lambda gather: calls.append(written[0]), written, read_horizon=look)
+    running = _loop(lambda gather: calls.append(written[0]), written, read_frontier=look)
     for _ in range(6):
         assert looks.acquire(timeout=60)
     assert calls == [0]  # what was there before

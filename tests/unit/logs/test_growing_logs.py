@@ -235,7 +235,7 @@ def counts(hbase: SmallHBase, archived: int) -> dict[str, tuple[int, int]]:
 
     counted("first put", lambda: db.table("t").put("a", {"x": archived}))
     token = counted("put", lambda: db.table("t").put("b", {"x": archived}))
-    reached = db.store.read_horizon().positions
+    reached = db.store.read_frontier().positions
     assert not is_at(db.store, token, reached)
     assert not counted("look", lambda: is_at(db.store, token, reached))
     later = db.table("t").put("c", {"x": archived})

@@ -13,7 +13,7 @@ from viewkeeper.errors import Fenced, InvariantBroken
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import READABLE_EPOCHS, EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.positions import BackfillProgress, Chunk, Cut
-from viewkeeper.model.read_frontier import horizon_bytes, parse_horizon
+from viewkeeper.model.read_frontier import frontier_bytes, parse_frontier
 
 PLAN = "c0ffee"
 
@@ -204,6 +204,10 @@ def test_any_sequence_of_steps_keeps_the_invariants_and_goes_to_json_and_back(st
         record = after
         value = json.loads(json.dumps(record_to_json(record)))
         assert record_from_json(value) == record
-        horizon = parse_horizon(horizon_bytes(value, 4))
-        assert (horizon.committed, horizon.floor, horizon.aborted) == (record.committed, record.floor, record.aborted)
-        assert (horizon.positions, horizon.filled, horizon.catalog_version) == (record.positions, record.filled, 4)
+        frontier = parse_frontier(frontier_bytes(value, 4))
+        assert (frontier.committed, frontier.floor, frontier.aborted) == (
+            record.committed,
+            record.floor,
+            record.aborted,
+        )
+        assert (frontier.positions, frontier.filled, frontier.catalog_version) == (record.positions, record.filled, 4)

@@ -121,7 +121,7 @@ def test_a_node_that_is_removed_leaves_its_rows_to_the_others_and_its_log_to_its
     assert 0 in db.store.parts(1)  # its log is not committed yet
     keep_up(db)
     assert wrong(db) == []
-    positions = db.store.read_horizon().positions
+    positions = db.store.read_frontier().positions
     collect_garbage(db.store, GcSettings(log_kept_seconds=0))
     assert 0 not in db.store.parts(1)
     db.table("t").put(5, {"v": 50})

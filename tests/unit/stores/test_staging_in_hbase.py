@@ -462,7 +462,7 @@ def test_a_claim_of_another_machine_lasts_for_a_minute_after_its_last_beat(
 
 
 @pytest.mark.parametrize(("seconds", "looks"), [(0.9, 0), (1.0, 1), (5.0, 1)])
-def test_what_is_committed_is_read_with_a_horizon_of_less_than_a_second_ago(
+def test_what_is_committed_is_read_with_a_frontier_of_less_than_a_second_ago(
     hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch, seconds: float, looks: int
 ) -> None:
     map_table(db)
@@ -481,4 +481,4 @@ def test_what_is_committed_is_read_with_a_horizon_of_less_than_a_second_ago(
         hbase.reached = lambda request, table: None
         put(hbase, "b", 4)
         keep_up(other)
-        assert view.get() == {"n": 2, "s": 5}, "the version is newer than the horizon"
+        assert view.get() == {"n": 2, "s": 5}, "the version is newer than the read frontier"

@@ -65,8 +65,8 @@ def test_a_swap_beside_one_of_the_other_value_finds_out_and_is_done(hbase: Small
         state.look()
         change_epoch_record(other.store, own)
         assert asked(hbase, lambda: state.swap_catalog(widen)) == [SWAP, READ, READ, SWAP]
-        horizon, record = other.store.read_horizon(), other.store.read_epoch_record()
-    assert (horizon.catalog_version, record.version) == (state.catalog.version, state.record.version + 1)
+        frontier, record = other.store.read_frontier(), other.store.read_epoch_record()
+    assert (frontier.catalog_version, record.version) == (state.catalog.version, state.record.version + 1)
 
 
 def test_a_swap_by_a_stale_value_is_refused_and_made_again(hbase: SmallHBase, state: StoredState) -> None:
@@ -89,4 +89,4 @@ def test_what_readers_find_after_a_swap_of_the_catalog_is_of_the_newest_record(
         stopped = replace(other.store.read_epoch_record(), stopped={7: "why"}, version=before.version + 2)
         assert other.store.swap_epoch_record(before.version + 1, stopped)
         state.swap_catalog(widen)
-        assert other.store.read_horizon().stopped == {7}
+        assert other.store.read_frontier().stopped == {7}

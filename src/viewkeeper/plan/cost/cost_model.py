@@ -166,8 +166,8 @@ class _Estimate:
         changes = sum_of(moved_by(flow, grouped | valued))
         met = changes.inserts + changes.deletes
         self._renewed[node.table] = met / touched / (rows / groups) if touched and rows else 0.0
-        for table, places in node.slots.items():
-            slots = [node.entries[place] for place in places]
+        for table, indexes in node.slots.items():
+            slots = [node.entries[index] for index in indexes]
             if is_fed:
                 renewed = 1.0 - (1.0 - min(1.0, self._renewed[node.edges[0].source])) ** len(slots)
                 changes = Kinds(deletes=sum_of(flow).total * renewed)

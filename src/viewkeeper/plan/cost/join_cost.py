@@ -107,7 +107,7 @@ def _paired(node: JoinNode, sides: Sequence[JoinSide], fans: Sequence[float], cr
     for number, (side, fan) in enumerate(zip(sides, fans, strict=True)):
         is_kept = node.sides[number].preserved
         rows += [side.rows] if is_kept else []
-        has_key = all(not one.key for place, one in enumerate(node.sides) if place != number)  # of the output
+        has_key = all(not one.key for index, one in enumerate(node.sides) if index != number)  # of the output
         for base, kinds in (side.flow if has_key else side.moved).items():
             given = _partners(side, kinds, fan)
             if is_kept:  # every row is in the result
@@ -116,7 +116,7 @@ def _paired(node: JoinNode, sides: Sequence[JoinSide], fans: Sequence[float], cr
                     max(given.updates, kinds.updates),
                     max(given.deletes, kinds.deletes),
                 )
-            if any(one.preserved for place, one in enumerate(node.sides) if place != number):
+            if any(one.preserved for index, one in enumerate(node.sides) if index != number):
                 alone = given.times(crossing[number])  # a partner that goes leaves a row without any
                 if node.sides[number].key:
                     given = given.plus(Kinds(alone.deletes, 0.0, alone.inserts))

@@ -108,8 +108,8 @@ def _column_changed_by(relation: Relation, position: int) -> Tables:
             number, lookups = sum(start <= position for start in starts_of(sides)) - 1, looked_up(relation)
             found = _column_changed_by(sides[number], position - starts_of(sides)[number])
             if number in lookups:  # a row that refers to another partner stays
-                others = [place for place in range(len(sides)) if place not in lookups]
-                found = found.union(*(changed_by(sides[place], *relation.keys[place]) for place in others))
+                others = [index for index in range(len(sides)) if index not in lookups]
+                found = found.union(*(changed_by(sides[index], *relation.keys[index]) for index in others))
             return found
         case Union(inputs=inputs):
             return NONE.union(*(_column_changed_by(one, position) for one in inputs))

@@ -40,9 +40,9 @@ class KeptTable:
     passes_on: bool = False
 
 
-def tables_at(lines: Lines, place: int) -> tuple[KeptTable, ...]:
+def tables_at(lines: Lines, index: int) -> tuple[KeptTable, ...]:
     """The tables that the node of the line at `place` writes; clients keep a base table."""
-    line = lines[place]
+    line = lines[index]
     match line.kind, line.relation, line.node:
         case kind, relation, _ if kind == DELTA:
             return (KeptTable("DELTA", _records(key_of(relation), "row as of the last epoch"), passes_on=True),)

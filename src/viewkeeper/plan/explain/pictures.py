@@ -49,34 +49,34 @@ def picture_of(lines: Lines) -> Picture:
     vertices: list[Vertex] = []
     edges: list[tuple[int, int]] = []
     gives: list[int] = []  # for each line the vertex that feeds its readers
-    for place, names in enumerate(views_of(lines)):
+    for index, names in enumerate(views_of(lines)):
         views = tuple(_printable(name) for name in names)
-        zone = _printable(zone_at(lines[place]))
+        zone = _printable(zone_at(lines[index]))
         first = len(vertices)
-        edges += [(gives[source], first) for source in lines[place].inputs]
+        edges += [(gives[source], first) for source in lines[index].inputs]
         gives.append(first)
-        kind, title, caption = _own(lines, place)
+        kind, title, caption = _own(lines, index)
         vertices.append(Vertex(kind, _printable(title), _printable(caption), zone, views))
-        for table in () if kind in (AUXILIARY, VIEW) else tables_at(lines, place):
+        for table in () if kind in (AUXILIARY, VIEW) else tables_at(lines, index):
             edges.append((first, len(vertices)))
             if table.passes_on:
-                gives[place] = len(vertices)
+                gives[index] = len(vertices)
             vertices.append(Vertex(AUXILIARY, table.name, _printable(table.records), zone, views))
     return Picture(tuple(vertices), tuple(edges))
 
 
-def _own(lines: Lines, place: int) -> tuple[str, str, str]:
+def _own(lines: Lines, index: int) -> tuple[str, str, str]:
     """Kind, title and caption of the line's own vertex."""
-    line = lines[place]
+    line = lines[index]
     if line.kind == BASE and isinstance(line.relation, Scan):
         table = line.relation.table
         columns = ", ".join(column.name for column in table.value_columns)
         return BASE, table.name, f"({', '.join(table.key)})" + (f" → {columns}" if columns else "")
     if line.kind == ENTRIES:
-        (kept,) = tables_at(lines, place)
+        (kept,) = tables_at(lines, index)
         return AUXILIARY, kept.name, kept.records
     if line.kind == VIEW:
-        return VIEW, line.name, " ".join(table.records for table in tables_at(lines, place))
+        return VIEW, line.name, " ".join(table.records for table in tables_at(lines, index))
     symbol, name, rest = line_parts(line)
     bare = rest[1:-1] if symbol in _BARE else rest
     return EXPRESSION, symbol, f"{name.strip('[]')} {bare}".strip()
@@ -95,12 +95,12 @@ def mermaid_of(lines: Lines) -> str:
     """One subgraph for each zone, then the edges, then the colours."""
     picture = picture_of(lines)
     zones: dict[str, list[int]] = {}
-    for place, vertex in enumerate(picture.vertices):
-        zones.setdefault(vertex.zone, []).append(place)
+    for index, vertex in enumerate(picture.vertices):
+        zones.setdefault(vertex.zone, []).append(index)
     text = ["flowchart LR"]
-    for number, (zone, places) in enumerate(zones.items()):
+    for number, (zone, indexes) in enumerate(zones.items()):
         text.append(f'  subgraph z{number}["zone {_mermaid_label(zone)}"]')
-        text += [f"    {_mermaid_vertex(place, picture.vertices[place])}" for place in places]
+        text += [f"    {_mermaid_vertex(index, picture.vertices[index])}" for index in indexes]
         text.append("  end")
     text += [f"  v{source} --> v{target}" for source, target in picture.edges]
     styles = COLOURS.items() if picture.vertices else ()
@@ -108,13 +108,13 @@ def mermaid_of(lines: Lines) -> str:
     return "\n".join(text)
 
 
-def _mermaid_vertex(place: int, vertex: Vertex) -> str:
+def _mermaid_vertex(index: int, vertex: Vertex) -> str:
     between = " " if vertex.kind == EXPRESSION else "<br/>"
     text = between.join(_mermaid_label(part) for part in (vertex.title, vertex.caption) if part)
     if len(vertex.views) > 1:
         text += f"<br/>shared by {_mermaid_label(', '.join(vertex.views))}"
     opening, closing = ("([", "])") if vertex.kind == EXPRESSION else ("[", "]")
-    return f'v{place}{opening}"{text}"{closing}:::{vertex.kind}'
+    return f'v{index}{opening}"{text}"{closing}:::{vertex.kind}'
 
 
 def _mermaid_label(text: str) -> str:
@@ -136,12 +136,12 @@ def dot_of(lines: Lines) -> str:
     text = ["digraph plan {"]
     text += [f"  {line}" for line in _graphviz_settings(_LEGEND if picture.vertices else "no views")]
     clusters: dict[tuple[str, tuple[str, ...]], list[int]] = {}  # by views too, or it would be as wide as the picture
-    for place, vertex in enumerate(picture.vertices):
-        clusters.setdefault((vertex.zone, vertex.views), []).append(place)
-    for number, ((zone, _), places) in enumerate(clusters.items()):
+    for index, vertex in enumerate(picture.vertices):
+        clusters.setdefault((vertex.zone, vertex.views), []).append(index)
+    for number, ((zone, _), indexes) in enumerate(clusters.items()):
         text.append(f"  subgraph cluster_{number} {{")
         text.append(f"    label={_graphviz_text(_cut(f'zone {zone}', 2 * _LINE))} tooltip={_graphviz_text(zone)}")
-        text += [f"    {_graphviz_vertex(place, picture.vertices[place])}" for place in places]
+        text += [f"    {_graphviz_vertex(index, picture.vertices[index])}" for index in indexes]
         text.append("  }")
     names = dict.fromkeys(view for vertex in picture.vertices for view in vertex.views)
     colours = dict(zip(names, cycle(_EDGES), strict=False))
@@ -162,14 +162,14 @@ def _graphviz_settings(label: str) -> list[str]:
     ]
 
 
-def _graphviz_vertex(place: int, vertex: Vertex) -> str:
+def _graphviz_vertex(index: int, vertex: Vertex) -> str:
     caption = textwrap.wrap(vertex.caption, _LINE, max_lines=_LINES, placeholder=" …")
     shared = [f"shared by {len(vertex.views)} views"] if len(vertex.views) > 1 else []
     label = _graphviz_text("\n".join([_cut(vertex.title, _LINE), *caption, *shared]))
     told = _graphviz_text(f"{vertex.title} {vertex.caption} (for {', '.join(vertex.views)})")
     fill, line = COLOURS[vertex.kind]
     shape = " shape=ellipse" if vertex.kind == EXPRESSION else ""
-    return f'v{place} [label={label} tooltip={told} fillcolor="{fill}" color="{line}"{shape}]'
+    return f'v{index} [label={label} tooltip={told} fillcolor="{fill}" color="{line}"{shape}]'
 
 
 def _cut(text: str, length: int) -> str:

@@ -114,18 +114,18 @@ class _Builder:
     def _add_base(self, table: TableSchema) -> int:
         """A table whose log has no before-images goes through its DELTA."""
         if (BASE, table.id) not in self._known:
-            place = self._add(Line(BASE, Scan(table), (), table.id))
+            index = self._add(Line(BASE, Scan(table), (), table.id))
             if table.delta is not None:
-                self._known[BASE, table.id] = self._add(Line(DELTA, Scan(table), (place,)))
+                self._known[BASE, table.id] = self._add(Line(DELTA, Scan(table), (index,)))
         return self._known[BASE, table.id]
 
 
 def views_of(lines: Lines) -> tuple[tuple[str, ...], ...]:
     """For each line the names of the views that need it, in the order of the plan."""
     needed_by: list[set[int]] = [set() for _ in lines]
-    for place in reversed(range(len(lines))):
-        if lines[place].kind == VIEW:
-            needed_by[place].add(place)
-        for source in lines[place].inputs:
-            needed_by[source] |= needed_by[place]
-    return tuple(tuple(lines[place].name for place in sorted(views)) for views in needed_by)
+    for index in reversed(range(len(lines))):
+        if lines[index].kind == VIEW:
+            needed_by[index].add(index)
+        for source in lines[index].inputs:
+            needed_by[source] |= needed_by[index]
+    return tuple(tuple(lines[index].name for index in sorted(views)) for views in needed_by)

@@ -42,11 +42,13 @@ class FoundRows:
 
     @staticmethod
     def of(schema: TableSchema, results: Sequence[Any]) -> FoundRows:
-        places = {(cell.family.encode(), cell.qualifier.encode()): i for i, cell in enumerate(foreign_of(schema).cells)}
-        cells: list[list[Any]] = [[None] * len(results) for _ in places]
+        indexes = {
+            (cell.family.encode(), cell.qualifier.encode()): i for i, cell in enumerate(foreign_of(schema).cells)
+        }
+        cells: list[list[Any]] = [[None] * len(results) for _ in indexes]
         for at, result in enumerate(results):
             for cell in result.columnValues:
-                cells[places[cell.family, cell.qualifier]][at] = cell
+                cells[indexes[cell.family, cell.qualifier]][at] = cell
         values = [pa.array([cell and cell.value for cell in column], pa.binary()) for column in cells]
         return FoundRows(cells, rows_of_cells(schema, values, len(results)).to_pylist())
 

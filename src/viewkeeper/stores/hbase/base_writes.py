@@ -1,6 +1,6 @@
 """Base writes in HBase: rows of mapped tables, each written by itself.
 
-In: writes as functions of the rows found. Out: puts and deletes of cells; positions of the log that cover them. Always:
+In: writes as functions of the rows found. Out: puts and deletes of cells; row_keys of the log that cover them. Always:
 a row is changed by one mutation, and only in cells whose value changes, so that writers of other columns lose nothing.
 A put or a delete is sent again when its reply was lost, a test-and-set is not. A delete hides cells by the stamps that
 were read, and returns when HBase's clock has passed these, so later puts are seen. A cell with a future stamp is
@@ -189,10 +189,10 @@ class BaseWrites(BaseRows, ReadsPart, LogPart):
         """The committed records of DELTA under these keys."""
         if schema.delta is None:
             return [None] * len(keys)
-        horizon = self.read_horizon()
-        held = self.hold(ReadTimestamp(horizon.committed, horizon.aborted, horizon), range(self.partitions))
-        places = hashes_of_keys(schema.key_columns, pa.array(keys, pa.binary())) % self.partitions
-        return held.get_each(schema.delta, list(zip(places.tolist(), keys, strict=True)))
+        frontier = self.read_frontier()
+        held = self.hold(ReadTimestamp(frontier.committed, frontier.aborted, frontier), range(self.partitions))
+        partitions = hashes_of_keys(schema.key_columns, pa.array(keys, pa.binary())) % self.partitions
+        return held.get_each(schema.delta, list(zip(partitions.tolist(), keys, strict=True)))
 
     def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
         """HBase compares one cell; if it has changed meanwhile, the row is read again."""
@@ -247,8 +247,8 @@ class BaseWrites(BaseRows, ReadsPart, LogPart):
         cell, operator = foreign_of(schema).cells[index], thrift().TCompareOp
         is_any = guarded is None and values[index]
         test = (operator.NOT_EQUAL, b"") if is_any else (operator.EQUAL, values[index])
-        place = cell.family.encode(), cell.qualifier.encode()
-        asked = ("checkAndMutate", change.row, *place, *test, change.mutations)
+        column = cell.family.encode(), cell.qualifier.encode()
+        asked = ("checkAndMutate", change.row, *column, *test, change.mutations)
         try:
             return ask_user_table(self._site.connections, foreign_of(schema).table, *asked, once=True)
         except StoreUnavailable as error:
@@ -261,9 +261,9 @@ def _merge(writes: Sequence[RowWrites], images: dict[tuple[int, bytes], Image]) 
     """Apply the writes to the images, one after the other; returns which rows are repeated."""
     repeated: set[tuple[int, bytes]] = set()
     for write in writes:
-        places = [(write.table, key) for key in write.keys]
-        images |= zip(places, write.merge([images[place] for place in places]), strict=True)
-        repeated |= set(places) if write.repeats else set()
+        row_keys = [(write.table, key) for key in write.keys]
+        images |= zip(row_keys, write.merge([images[key] for key in row_keys]), strict=True)
+        repeated |= set(row_keys) if write.repeats else set()
     return repeated
 
 

@@ -156,9 +156,9 @@ class Connections:
                 self._process, self._idle = os.getpid(), []
                 self._turn = random.randrange(len(self._address.servers))
             server = self._server()
-            for place, (known, client) in enumerate(self._idle):
+            for index, (known, client) in enumerate(self._idle):
                 if known == server:
-                    del self._idle[place]
+                    del self._idle[index]
                     return server, client
         return server, self._connect(server)
 

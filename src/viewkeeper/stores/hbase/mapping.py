@@ -60,9 +60,9 @@ def foreign_of_options(schema: TableSchema, table: str, options: Mapping[str, st
     """Where the columns are, in an HBase table with these families."""
     given = _lowered(options)
     cells = tuple(_cell(column, table, families, given) for column in schema.value_columns)
-    places: dict[tuple[str, str], Column] = {}
+    columns: dict[tuple[str, str], Column] = {}
     for column, cell in zip(schema.value_columns, cells, strict=True):
-        other = places.setdefault((cell.family, cell.qualifier), column)
+        other = columns.setdefault((cell.family, cell.qualifier), column)
         if other is not column:
             raise DuplicateName(
                 f"columns {other.name} and {column.name} are both in the cell {cell.family}:{cell.qualifier}",
@@ -90,10 +90,10 @@ def _cell(column: Column, table: str, families: Sequence[str], given: Mapping[st
     """The cell of a column: its own option names it, else it has the column's name, in the family of all columns."""
     listed = f"table {table} has the families {', '.join(families)}"
     family, qualifier = given.get("family"), column.name
-    if (place := given.get(f"{column.name.lower()}.cell")) is not None:
-        family, colon, qualifier = place.partition(":")
+    if (named := given.get(f"{column.name.lower()}.cell")) is not None:
+        family, colon, qualifier = named.partition(":")
         if not colon or not family or not qualifier:
-            raise InputError(f"{column.name}.cell is {place!r}", "write 'family:qualifier'")
+            raise InputError(f"{column.name}.cell is {named!r}", "write 'family:qualifier'")
     elif family is None and len(families) > 1:
         raise InputError(
             f"{listed}, and nothing says which has column {column.name}",
@@ -255,9 +255,9 @@ class Shown:
     def texts(self, keys: pa.Array, rows: pa.Array) -> tuple[tuple[bytes, pa.Array], ...]:
         """The shown columns of records as text, by name; `rows` has NULL for a tombstone."""
         there = np.asarray(rows.is_valid())
-        places = [place for _, place in self.columns]
+        indexes = [index for _, index in self.columns]
         chosen = pa.array(there)
-        arrays = decode_indexes(self.key, self.row, places, keys.filter(chosen), rows.filter(chosen))
+        arrays = decode_indexes(self.key, self.row, indexes, keys.filter(chosen), rows.filter(chosen))
         at = pa.array(np.cumsum(there) - 1, mask=~there)
         return tuple(
             (column.name.encode(), encode_cells(as_users_see(array), column.type, "text").take(at).fill_null(b""))

@@ -1,6 +1,6 @@
 """Meta in HBase: epoch record, catalog, plans and notes, and the lease of the running pipeline, in rows of one table.
 
-In and out: JSON values; heartbeats of the pipeline. Always: epoch record, catalog and the horizon of both are in one
+In and out: JSON values; heartbeats of the pipeline. Always: epoch record, catalog and the read frontier of both are in one
 row, replaced by test-and-set on a cell that holds the versions of both (R5); a swap is tried with the versions last
 seen here, and they are read only when it was refused. A lost reply is StoreUnavailable, and the caller reads again. The
 lease is changed by test-and-set alone, so one of several succeeds; it is lost when its process is gone, or when it was
@@ -22,7 +22,7 @@ from typing import Any
 
 from viewkeeper.errors import CorruptStore, Fenced, NewerFormat, PipelineRunning, StoreError, StoreUnavailable
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
-from viewkeeper.model.read_frontier import Horizon, horizon_bytes, parse_horizon
+from viewkeeper.model.read_frontier import ReadFrontier, frontier_bytes, parse_frontier
 from viewkeeper.ports.admin import Admin
 from viewkeeper.ports.meta import Holder, Kind, Meta, already_running
 from viewkeeper.stores.catalog_json import CatalogText
@@ -115,7 +115,7 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-_VERSIONS, _RECORD, _CATALOG, _HORIZON, _INFLIGHT = "versions", "record", "catalog", "horizon", "inflight"
+_VERSIONS, _RECORD, _CATALOG, _FRONTIER, _INFLIGHT = "versions", "record", "catalog", "horizon", "inflight"
 _INCARNATION, _PARTITIONS, _FORMAT = "incarnation", "partitions", "format"
 FORMAT = 2  # of what is stored; in 1, which was not written down, rows that were staged were a log
 _PLAN, _KEPT = "plan", "kept"
@@ -156,7 +156,7 @@ class MetaPart(Meta, Admin):
 
     _site: Site
     _catalog_text: CatalogText
-    _seen_horizon: tuple[Horizon | None, float] = _UNSEEN  # and when it was asked for
+    _seen_frontier: tuple[ReadFrontier | None, float] = _UNSEEN  # and when it was asked for
     _seen_record: dict | None = None
     _seen_catalog = 0  # the catalog's version
 
@@ -190,25 +190,25 @@ class MetaPart(Meta, Admin):
         self._seen_record = plain if is_done else None
         return is_done
 
-    def read_horizon(self) -> Horizon:
-        found = parse_horizon(self._one(_HORIZON))
+    def read_frontier(self) -> ReadFrontier:
+        found = parse_frontier(self._one(_FRONTIER))
         self._seen_catalog = found.catalog_version
         return found
 
-    def _after_horizon(self, table: int, request: str, *arguments: object) -> tuple[Horizon, Any] | None:
-        """The horizon, and the reply to a request to a table that begins after it was read; None without the table."""
+    def _after_frontier(self, table: int, request: str, *arguments: object) -> tuple[ReadFrontier, Any] | None:
+        """The read frontier, and the reply to a request to a table that begins after it was read; None without the table."""
         began = time.monotonic()
-        replies = self._site.ask_after([self._rows.get_of(STORE, _HORIZON)], table, request, *arguments)
+        replies = self._site.ask_after([self._rows.get_of(STORE, _FRONTIER)], table, request, *arguments)
         if replies is None:
             return None
-        horizon = parse_horizon(replies[0].columnValues[0].value)
-        self._seen_horizon = (horizon, began)
-        return horizon, replies[1]
+        frontier = parse_frontier(replies[0].columnValues[0].value)
+        self._seen_frontier = (frontier, began)
+        return frontier, replies[1]
 
-    def _known_horizon(self) -> Horizon | None:
-        """The horizon as this process read it, less than a second ago and after its own last swap."""
-        horizon, read = self._seen_horizon
-        return horizon if time.monotonic() < read + _KNOWN_SECONDS else None
+    def _known_frontier(self) -> ReadFrontier | None:
+        """The read frontier as this process read it, less than a second ago and after its own last swap."""
+        frontier, read = self._seen_frontier
+        return frontier if time.monotonic() < read + _KNOWN_SECONDS else None
 
     def read_catalog(self) -> dict:
         return self._catalog_text.read(self._one(_CATALOG))
@@ -223,7 +223,7 @@ class MetaPart(Meta, Admin):
             record = (seen if is_seen else None) or self._read_record()
             return {
                 _CATALOG: written,
-                _HORIZON: horizon_bytes(record, catalog["version"]),
+                _FRONTIER: frontier_bytes(record, catalog["version"]),
                 _VERSIONS: b"%d.%d" % (versions[0], catalog["version"]),
             }
 
@@ -237,7 +237,7 @@ class MetaPart(Meta, Admin):
             if cells is None:
                 return False
             if self._rows.swap(STORE, _VERSIONS, b"%d.%d" % versions, cells):
-                self._seen_horizon, self._seen_catalog = _UNSEEN, _parse(cells[_VERSIONS])[1]
+                self._seen_frontier, self._seen_catalog = _UNSEEN, _parse(cells[_VERSIONS])[1]
                 return True
             versions = _parse(self._one(_VERSIONS))
         raise StoreUnavailable("others swap the epoch record or the catalog all the time", "try again")
@@ -303,7 +303,7 @@ def _record_cells(plain: dict, catalog_version: int) -> dict[str, bytes]:
     inflight = plain["inflight"]
     return {
         _RECORD: json.dumps(plain).encode(),
-        _HORIZON: horizon_bytes(plain, catalog_version),
+        _FRONTIER: frontier_bytes(plain, catalog_version),
         _INFLIGHT: b"%d" % (inflight["epoch"] if inflight else 0),
         _VERSIONS: b"%d.%d" % (plain["version"], catalog_version),
     }

@@ -50,24 +50,22 @@ class RecordCache:
         self._lock = threading.Lock()
         self._memory = _Memory()
 
-    def find(
-        self, table: int, places: Sequence[RecordKey], epoch: Inflight, anew: int = 0
-    ) -> list[CachedVersion | None]:
+    def find(self, table: int, keys: Sequence[RecordKey], epoch: Inflight, anew: int = 0) -> list[CachedVersion | None]:
         """The newest versions of records before this epoch, where they are known; none is older than `anew`."""
         with self._lock:
             memory = self._of(epoch)
             newer, older = (records.get(table, {}) for records in (memory.newer, memory.older))
             if not newer and not older:
-                return [None] * len(places)
+                return [None] * len(keys)
             self._look(memory, table)
             ended, aborted, now = memory.ended[table], epoch.aborted, epoch.epoch
             first = {partition: max(anew, 1 + last) for partition, last in ended.items()}
-            found = (newer.get(place) or older.get(place) for place in places)
+            found = (newer.get(key) or older.get(key) for key in keys)
             return [
                 kept
-                if kept and first.get(place[0], anew) <= kept[0] and kept[1] < now and kept[1] not in aborted
+                if kept and first.get(key[0], anew) <= kept[0] and kept[1] < now and kept[1] not in aborted
                 else None
-                for place, kept in zip(places, found, strict=True)
+                for key, kept in zip(keys, found, strict=True)
             ]
 
     def tell(self, table: int, partitions: set[int], epoch: Inflight) -> None:
@@ -86,25 +84,25 @@ class RecordCache:
         nobody = uuid.uuid4().hex[:12]
         self._rows.put(_row(table), {f"{partition}/{nobody}": b"" for partition in partitions}, last)
 
-    def keep(self, table: int, places: Sequence[RecordKey], records: Sequence[CachedVersion], epoch: Inflight) -> None:
+    def keep(self, table: int, keys: Sequence[RecordKey], records: Sequence[CachedVersion], epoch: Inflight) -> None:
         """Keep records that were written, once HBase has them."""
         with self._lock:
-            self._keep(self._of(epoch), table, places, records)
+            self._keep(self._of(epoch), table, keys, records)
 
     def keep_read(
-        self, table: int, places: Sequence[RecordKey], records: Sequence[CachedVersion], epoch: Inflight
+        self, table: int, keys: Sequence[RecordKey], records: Sequence[CachedVersion], epoch: Inflight
     ) -> None:
         """Keep records that were read, except where this epoch may have written meanwhile."""
         with self._lock:
             memory = self._of(epoch)
             told = memory.told.get(table, set())
-            still = [at for at, (partition, _) in enumerate(places) if partition not in told]
-            self._keep(memory, table, [places[at] for at in still], [records[at] for at in still])
+            still = [at for at, (partition, _) in enumerate(keys) if partition not in told]
+            self._keep(memory, table, [keys[at] for at in still], [records[at] for at in still])
 
-    def _keep(self, memory: _Memory, table: int, places: Sequence[RecordKey], records: Sequence[CachedVersion]) -> None:
-        memory.newer.setdefault(table, {}).update(zip(places, records, strict=True))
-        memory.bytes += _OF_ONE * len(places)
-        memory.bytes += sum(len(key) for _, key in places) + sum(len(kept[3]) for kept in records if kept[3])
+    def _keep(self, memory: _Memory, table: int, keys: Sequence[RecordKey], records: Sequence[CachedVersion]) -> None:
+        memory.newer.setdefault(table, {}).update(zip(keys, records, strict=True))
+        memory.bytes += _OF_ONE * len(keys)
+        memory.bytes += sum(len(key) for _, key in keys) + sum(len(kept[3]) for kept in records if kept[3])
         if memory.bytes > self._bytes_max // 2:
             memory.older = memory.newer if memory.bytes <= self._bytes_max else {}
             memory.newer, memory.bytes = {}, 0

@@ -146,16 +146,16 @@ class RecordsPart(MetaPart):
     # reads of tasks
 
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
-        places = list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
-        known = self._recent.find(table, places, epoch, self._anew(epoch))
-        asked = [at for at, kept in enumerate(known) if kept is None and len(places[at][1]) <= KEY_BYTES_MAX]
+        record_keys = list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
+        known = self._recent.find(table, record_keys, epoch, self._anew(epoch))
+        asked = [at for at, kept in enumerate(known) if kept is None and len(record_keys[at][1]) <= KEY_BYTES_MAX]
         lower = [kept[1:3] if kept else NOTHING for kept in known]
         rows = [kept[3] if kept else None for kept in known]
         if asked:
             look = VersionRange(
                 times(self._anew(epoch), epoch.epoch - 1), versions_needed(epoch.epoch - 1, epoch.aborted)
             )
-            wanted = [places[at] for at in asked]
+            wanted = [record_keys[at] for at in asked]
             for at, result in zip(asked, gets(self._site, table, [row_key(*one) for one in wanted], look), strict=True):
                 if result is not None:
                     rows[at], lower[at] = visible(result, epoch.aborted), below(result, epoch.aborted)
@@ -251,17 +251,19 @@ class RecordsPart(MetaPart):
         newest, there = np.array(write.found.raw, np.int64).reshape(-1, 2)[write.chosen].T
         is_gone = np.asarray(images.is_null())
         is_listed, is_deleted, older = _older(newest, there, is_gone, epoch.floor, is_indexed=table in epoch.indexed)
-        rows, places = with_first(partitions, keys), list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
+        rows, record_keys = with_first(partitions, keys), list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
         values = pc.if_else(pa.array(is_gone), GONE_VALUE, with_first(1 + older, images.fill_null(b"")))
         texts = shown.texts(keys, images) if shown is not None and is_shown(name) else ()
         entries = [
-            JournalEntry(places[at][0], GONE if is_gone[at] else WRITTEN, epoch.epoch, table, places[at][1]).row
+            JournalEntry(
+                record_keys[at][0], GONE if is_gone[at] else WRITTEN, epoch.epoch, table, record_keys[at][1]
+            ).row
             for at in np.flatnonzero(is_listed)
         ]
         ends = (newest[is_deleted] - 1).tolist()
         deletes = list(zip(rows.filter(pa.array(is_deleted)).to_pylist(), ends, strict=True))
         written = list(zip(repeat(epoch.epoch), repeat(epoch.epoch), older.tolist(), images.to_pylist(), strict=False))
-        return _Mutations(table, places, Puts(epoch.epoch, rows, values, texts), written, deletes, entries)
+        return _Mutations(table, record_keys, Puts(epoch.epoch, rows, values, texts), written, deletes, entries)
 
     def _put(self, table: int, puts: Puts, validate: Callable[[], object]) -> bool:
         """Put versions; whether there is a table for them."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import InputError, StaleRead, StoreUnavailable
 from viewkeeper.model import epochs
-from viewkeeper.model.read_frontier import EPOCH_MAX, Horizon, ReadTimestamp, RecordChange
+from viewkeeper.model.read_frontier import EPOCH_MAX, ReadFrontier, ReadTimestamp, RecordChange
 from viewkeeper.model.stored_rows import Image, pairs_to_arrow, pieces
 from viewkeeper.ports.meta import change_epoch_record
 from viewkeeper.ports.records import Span, Stored, WrongColumns
@@ -56,18 +56,18 @@ class ReadsPart(MetaPart):
     def get_record(self, partition: int, table: int, key: bytes, moment: ReadTimestamp) -> Image:
         return visible_at(self._site, table, row_key(partition, key), moment)
 
-    def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
-        """The newest version, which is never purged, if it is committed at a horizon that was read before it.
+    def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, ReadFrontier] | None:
+        """The newest version, which is never purged, if it is committed at a read frontier that was read before it.
 
-        A known horizon of a moment ago will do, if it has the version's epoch: no later epoch has written the record.
+        A known read frontier of a moment ago will do, if it has the version's epoch: no later epoch has written the record.
         """
         if len(key) > KEY_BYTES_MAX:
             return None
         get = get_of(row_key(partition, key), times(self._site.tables.anew, EPOCH_MAX), _NEWEST)
-        horizon = self._known_horizon()
-        if horizon is not None and (found := _committed(self._site.ask(table, "get", get), horizon)):
+        frontier = self._known_frontier()
+        if frontier is not None and (found := _committed(self._site.ask(table, "get", get), frontier)):
             return found
-        both = self._after_horizon(table, "get", get)
+        both = self._after_frontier(table, "get", get)
         return None if both is None else _committed(both[1], both[0])
 
     def wrong_columns(self, table: int) -> Iterator[WrongColumns]:
@@ -110,11 +110,11 @@ class CellSnapshot:
         self._require_kept()
         return row
 
-    def get_each(self, table: int, places: Sequence[tuple[int, bytes]]) -> list[Image]:
-        known = [row_key(*place) for place in places if len(place[1]) <= KEY_BYTES_MAX]
+    def get_each(self, table: int, records: Sequence[tuple[int, bytes]]) -> list[Image]:
+        known = [row_key(*record) for record in records if len(record[1]) <= KEY_BYTES_MAX]
         results = gets(self._open(), table, known, VersionRange(*as_of(self._site, self._moment)))
         found = (None if result is None else visible(result, self._moment.aborted) for result in results)
-        rows = [next(found) if len(key) <= KEY_BYTES_MAX else None for _, key in places]
+        rows = [next(found) if len(key) <= KEY_BYTES_MAX else None for _, key in records]
         self._require_kept()
         return rows
 
@@ -136,7 +136,7 @@ class CellSnapshot:
             yield *pairs_to_arrow(piece), []
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[RecordChange]:
-        indexed_from = self._moment.horizon.indexed_from
+        indexed_from = self._moment.frontier.indexed_from
         found: Iterable[Any]
         if indexed_from is not None and since + 1 >= indexed_from:
             rows = rows_written(self._open(), partitions, table, since, self._moment.epoch)
@@ -164,7 +164,7 @@ class CellSnapshot:
     def _require_kept(self, since: int | None = None) -> None:
         """Raise if versions of the epoch, or of those after `since`, may have been purged before they were read."""
         epoch = self._moment.epoch if since is None else since
-        if self._moment.epoch != EPOCH_MAX and self._store.read_horizon().floor > epoch:
+        if self._moment.epoch != EPOCH_MAX and self._store.read_frontier().floor > epoch:
             raise StaleRead(f"epoch {epoch} was given up while it was read", "read a newer one")
 
     def _all_versions(self) -> VersionRange:
@@ -202,8 +202,8 @@ def visible_at(site: Site, table: int, row: bytes, moment: ReadTimestamp) -> Ima
     return None if found is None else visible(found, moment.aborted)
 
 
-def _committed(result: Any | None, horizon: Horizon) -> tuple[Image, Horizon] | None:
-    """The newest version of a record, if it is committed at a horizon; versions of aborted epochs are none."""
+def _committed(result: Any | None, frontier: ReadFrontier) -> tuple[Image, ReadFrontier] | None:
+    """The newest version of a record, if it is committed at a read frontier; versions of aborted epochs are none."""
     versions = () if result is None else versions_in(result)
-    newest = next(((at, row) for at, row in versions if at not in horizon.aborted), None)
-    return None if newest is None or newest[0] > horizon.committed else (newest[1], horizon)
+    newest = next(((at, row) for at, row in versions if at not in frontier.aborted), None)
+    return None if newest is None or newest[0] > frontier.committed else (newest[1], frontier)

@@ -78,7 +78,7 @@ class EmbeddedStore(LocalStore):
             raise CorruptStore("the store has rows and no epoch record", "restore the whole store from a backup")
         if self.layout.is_writable:
             self.meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
-        for stream, position in self.meta.read_horizon().positions.items():
+        for stream, position in self.meta.read_frontier().positions.items():
             if ends.get(stream, 0) < position and int(stream) not in retired:
                 raise LogDiverged(
                     f"the log of node {stream} ends at {ends.get(stream, 0)}, but {position} is committed",

@@ -117,15 +117,15 @@ def _require_place_for_store(path: Path) -> None:
 
 def parse_url(url: str) -> tuple[Path, dict[str, str]]:
     """The directory that a URL names, and its options."""
-    place, options = split_url(url, _OPTIONS)
-    if not url.startswith("embedded:") or not place:
+    path, options = split_url(url, _OPTIONS)
+    if not url.startswith("embedded:") or not path:
         raise InputError(f"{url!r} is not the URL of a store", "write embedded:PATH")
-    if place.startswith("//") and not place.startswith("///"):
+    if path.startswith("//") and not path.startswith("///"):
         raise InputError(
             "the URL names a host, and an embedded store is a directory of this machine",
             "write embedded:PATH, as in embedded:/srv/shop or embedded:./shop",
         )
-    return require_path(Path(place)), options
+    return require_path(Path(path)), options
 
 
 def _create(path: Path, options: Mapping[str, str]) -> None:

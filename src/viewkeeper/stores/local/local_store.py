@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from viewkeeper.errors import LogDiverged, PositionLost, RowsApart, StoreError
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Cut, LogRange, Position, Positions, Stream, covers, part_of
-from viewkeeper.model.read_frontier import Horizon
+from viewkeeper.model.read_frontier import ReadFrontier
 from viewkeeper.model.stored_rows import Image, RowWrites
 from viewkeeper.ports.log import ALL
 from viewkeeper.ports.meta import Kind
@@ -325,8 +325,8 @@ class LocalStore(Store):
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         return self.meta.swap_epoch_record(expected_version, record)
 
-    def read_horizon(self) -> Horizon:
-        return self.meta.read_horizon()
+    def read_frontier(self) -> ReadFrontier:
+        return self.meta.read_frontier()
 
     def read_catalog(self) -> dict:
         return self.meta.read_catalog()

@@ -1,7 +1,7 @@
 """Meta: the store's small facts: what it is, its clock, its catalog and its epoch record.
 
 In and out: JSON under fixed names in one synced kernel. Always: catalog and epoch record are replaced by
-test-and-set on their version (R5), and durable when the swap returns True. The horizon, all that a reader needs of
+test-and-set on their version (R5), and durable when the swap returns True. The read frontier, all that a reader needs of
 both, is written in the same transaction, so that a read by key parses neither.
 """
 
@@ -18,14 +18,14 @@ from viewkeeper.errors import CorruptStore, RowsMoved
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.json_codec import fields_to_json, from_json_value, reading
-from viewkeeper.model.read_frontier import Horizon, horizon_bytes, parse_horizon
+from viewkeeper.model.read_frontier import ReadFrontier, frontier_bytes, parse_frontier
 from viewkeeper.ports.meta import Kind
 from viewkeeper.stores.catalog_json import CatalogText, dump
 from viewkeeper.stores.kv.file_locks import BUSY_SECONDS
 from viewkeeper.stores.kv.kernel import Kernel, OrderedMap
 from viewkeeper.stores.local.placement import Placement, fills_from
 
-_CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
+_CATALOG, _EPOCH, _CLOCK, _FRONTIER, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
 _PLACEMENT = b"placement"
 _PLAN = b"plan "  # and its digest
 
@@ -86,9 +86,9 @@ class Meta:
                 plan = _PLAN + value["inflight"]["plan"].encode()
                 plans = takewhile(lambda pair: pair[0].startswith(_PLAN), meta.walk(_PLAN))
                 meta.delete_many([name for name, _ in plans if name != plan])
-            horizon = meta.get(_HORIZON)
-            catalog_version = 0 if horizon is None else parse_horizon(horizon).catalog_version
-            meta.put(_HORIZON, horizon_bytes(value, catalog_version))
+            frontier = meta.get(_FRONTIER)
+            catalog_version = 0 if frontier is None else parse_frontier(frontier).catalog_version
+            meta.put(_FRONTIER, frontier_bytes(value, catalog_version))
         return True
 
     def create_epoch_record(self, record: EpochRecord) -> None:
@@ -99,13 +99,13 @@ class Meta:
         """Parses it: a store whose record is damaged is not opened, and so not written."""
         return self._read(_EPOCH) is not None
 
-    def read_horizon(self) -> Horizon:
+    def read_frontier(self) -> ReadFrontier:
         """What readers may see now."""
         kernel = self.kernel
         kernel.look()
         with kernel.read("meta") as meta:
-            value = meta.get(_HORIZON)
-        return parse_horizon(value or b"")
+            value = meta.get(_FRONTIER)
+        return parse_frontier(value or b"")
 
     def read_catalog(self) -> dict:
         value = self._bytes(_CATALOG)
@@ -118,7 +118,7 @@ class Meta:
                 return False
             meta.put(_CATALOG, self._catalog_text.write(catalog))
             record = _load(_EPOCH, meta.get(_EPOCH) or b"")
-            meta.put(_HORIZON, horizon_bytes(record, catalog["version"]))
+            meta.put(_FRONTIER, frontier_bytes(record, catalog["version"]))
         return True
 
     def _parse_catalog(self, value: bytes) -> dict:

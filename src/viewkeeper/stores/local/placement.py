@@ -193,7 +193,7 @@ def even_moves(slots: Sequence[int], takers: Sequence[int]) -> list[tuple[int, i
     held = {node: [slot for slot, owner in enumerate(slots) if owner == node] for node in {*slots, *takers}}
     share, more = divmod(SLOTS, len(takers))
     ranked = sorted(takers, key=lambda node: (-len(held[node]), node))
-    goals = {node: share + (place < more) for place, node in enumerate(ranked)}
+    goals = {node: share + (index < more) for index, node in enumerate(ranked)}
     surplus = [(node, slot) for node in sorted(held) for slot in held[node][goals.get(node, 0) :]]
     found: dict[tuple[int, int], int] = {}
     for target in ranked:

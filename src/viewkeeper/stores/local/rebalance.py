@@ -204,8 +204,8 @@ def _look_up(node: Node, slots: int) -> _Found:
         since = Position(node.state_in(held).end.position)
         for pairs in held.lists(b"", None, size=_LIST_ROWS):
             bare = pa.array([key[TABLE_BYTES:] for key, _ in pairs], pa.binary())
-            places = (hash_all(VarBinary.from_arrow(bare)) % SLOTS).tolist()
-            for (key, _), slot in zip(pairs, places, strict=True):
+            slot_of_each = (hash_all(VarBinary.from_arrow(bare)) % SLOTS).tolist()
+            for (key, _), slot in zip(pairs, slot_of_each, strict=True):
                 if slot in keys:
                     keys[slot].append(key)
                     count += 1

@@ -67,8 +67,8 @@ def _orders(cells: pa.RecordBatch) -> np.ndarray:
     """The order of writes, which also counts cells of one entry: HBase shows the last of two puts of a row in it."""
     position = np.asarray(cells["position"])
     begins = np.flatnonzero(np.append(True, position[1:] != position[:-1])) if len(position) else position
-    place = np.arange(len(position)) - np.repeat(begins, np.diff(begins, append=len(position)))
-    return np.asarray(cells["sequence"]) * _PLACES + np.minimum(place, _PLACES - 1)
+    index = np.arange(len(position)) - np.repeat(begins, np.diff(begins, append=len(position)))
+    return np.asarray(cells["sequence"]) * _PLACES + np.minimum(index, _PLACES - 1)
 
 
 def _writes(table: TableSchema, cells: pa.RecordBatch) -> pa.RecordBatch:

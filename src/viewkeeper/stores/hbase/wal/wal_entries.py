@@ -338,6 +338,6 @@ def _batch(raw: np.ndarray, entries: Entries, parts: _Parts, owner: np.ndarray, 
 
 def _dictionary_of(names: list[str], chosen: np.ndarray) -> pa.DictionaryArray:
     """`names[i]` for each i of `chosen`; each name is in the dictionary once, as kernels that group by it expect."""
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    indices = np.array([places[name] for name in names], np.int32)[chosen]
-    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(places), pa.string()))
+    index_of = {name: index for index, name in enumerate(dict.fromkeys(names))}
+    indices = np.array([index_of[name] for name in names], np.int32)[chosen]
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(index_of), pa.string()))
