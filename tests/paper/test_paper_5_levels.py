@@ -115,7 +115,9 @@ STORES = {
 
 
 @pytest.mark.parametrize(("changes", "level"), [(1, Level.COMPLETE), (6, Level.STRONG)], ids=["one", "several"])
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(
+    "store", [store if "3 nodes" in store else pytest.param(store, marks=pytest.mark.deep) for store in STORES]
+)
 def test_snapshot_reads_are_strong_for_every_class_and_complete_with_one_change_in_an_epoch(
     tmp_path: Path, store: str, changes: int, level: Level
 ) -> None:

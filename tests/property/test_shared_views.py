@@ -17,7 +17,7 @@ from viewkeeper.plan.cost.cost_model import PlanModel
 from viewkeeper.plan.lower import Lowered
 
 
-@pytest.mark.parametrize("seed", range(examples(8, deep=20)))
+@pytest.mark.parametrize("seed", range(examples(5, deep=20)))
 def test_optimized_views_hold_what_is_computed_anew(seed: int) -> None:
     with vk.connect(f"memory:shared-{seed}") as db:
         run_set(db, seed, keep_up)
@@ -36,7 +36,7 @@ class AnyModel(PlanModel):
         return self.choose.random()
 
 
-@pytest.mark.parametrize("seed", range(examples(6, deep=20)))
+@pytest.mark.parametrize("seed", range(examples(4, deep=20)))
 def test_views_hold_the_same_whatever_the_model_decides(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AnyModel, "choose", random.Random(seed))
     monkeypatch.setattr(explaining, "PlanModel", AnyModel)

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 import viewkeeper as vk
 from tests.support.flights import VIEWS, create_tables, create_views, load_tables, read_tables
 from tests.support.running import HereRunner, ManagersRunner
+from tests.support.tiers import examples
 from viewkeeper.client.database import Database
 from viewkeeper.coordinator.coordinator import Coordinator
 
-ROUNDS = 6
+ROUNDS = examples(4, deep=6)
 DAY = dt.datetime(2013, 2, 8, 23, tzinfo=dt.UTC)
 
 

@@ -137,7 +137,9 @@ def make_judged(path: Path, log: str, doubles: tuple = TIED) -> Database:
     return database
 
 
-@pytest.mark.parametrize("log", ["on", "off"], ids=["before-images", "plain log"])
+@pytest.mark.parametrize(
+    "log", [pytest.param("on", id="before-images", marks=pytest.mark.deep), pytest.param("off", id="plain log")]
+)
 def test_there_is_no_false_alarm_while_writes_and_epochs_go_on(tmp_path: Path, spark: SparkSession, log: str) -> None:
     database = make_judged(tmp_path / "s", log)
     table, stop = database.table("t"), threading.Event()
