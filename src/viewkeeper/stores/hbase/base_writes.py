@@ -80,8 +80,8 @@ def changes_of(
             _require_room(schema, row, [column[at] for column in new])
         for i, cell in enumerate(cells):
             there, before, after = found.cells[i][at], was[i][at], new[i][at]
-            if repeats[at] and after == before:
-                puts += [] if there is None else [_put(cell, there.value, there, now_ms)]
+            if repeats[at] and after == before:  # under its own timestamp: what others put meanwhile stays
+                puts += [] if there is None else [_column_value(cell, there.value, there.timestamp)]
             elif after is not None:
                 if after != before:
                     puts.append(_put(cell, after, there, now_ms))
@@ -105,6 +105,10 @@ def _cells(schema: TableSchema, rows: Sequence[Image]) -> list[list[bytes | None
 
 def _put(cell: Cell, value: bytes, there: Any, now_ms: int) -> Any:
     stamp = there.timestamp if there is not None and there.timestamp > now_ms else None
+    return _column_value(cell, value, stamp)
+
+
+def _column_value(cell: Cell, value: bytes, stamp: int | None) -> Any:
     return thrift().TColumnValue(cell.family.encode(), cell.qualifier.encode(), value, stamp)
 
 

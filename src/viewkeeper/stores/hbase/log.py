@@ -21,6 +21,7 @@ from viewkeeper.model.schema import TableSchema
 from viewkeeper.ports.log import ALL
 from viewkeeper.ports.store import Executor
 from viewkeeper.stores.hbase.client import Refused
+from viewkeeper.stores.hbase.mapping import trouble_of
 from viewkeeper.stores.hbase.meta import MetaPart
 from viewkeeper.stores.hbase.snapshot_copy import AGAIN, ChunkKey, Part, SnapshotCopy, StagedChunks
 from viewkeeper.stores.hbase.unlogged_changes import UnloggedChanges
@@ -160,10 +161,15 @@ class LogPart(MetaPart):
 
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
         self._wals.begin()  # before the first row is read: what is written from here on is found in the logs
-        parts = self._staging.parts(table, rows_max=rows_max)
-        rows = sum(part.rows_max for part in parts)
-        done = self._lent(_stage, parts, rows=rows) if self._lent else None
-        return self._staging.stage(parts) if done is None else all(done)
+        try:
+            parts = self._staging.parts(table, rows_max=rows_max)
+            rows = sum(part.rows_max for part in parts)
+            done = self._lent(_stage, parts, rows=rows) if self._lent else None
+            return self._staging.stage(parts) if done is None else all(done)
+        except Refused:
+            if trouble_of(self._site.connections, foreign_of(table).table) is None:
+                raise
+            return False  # its views wait until it can be read, as status says; others go on
 
     def _spread_looks(self, looks: Sequence[LookaheadRequest]) -> list[LookaheadResult] | None:
         size = sum(look.bytes for look in looks)

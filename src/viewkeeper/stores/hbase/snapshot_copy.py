@@ -12,23 +12,25 @@ from __future__ import annotations
 import math
 import struct
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.errors import PositionLost, StoreUnavailable
 from viewkeeper.model.foreign_rows import CELLS_SCHEMA, HIDE, PUT, READ, READ_NONE, decode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.stores.hbase.client import Connections
+from viewkeeper.stores.hbase.client import Connections, Refused
 from viewkeeper.stores.hbase.mapping import ask_user_table
 from viewkeeper.stores.hbase.store_tables import LOG, MetaTable, create_table, table_exists
-from viewkeeper.stores.hbase.table_requests import KEYS_ONLY, walk
+from viewkeeper.stores.hbase.table_requests import KEYS_ONLY, after, walk
 from viewkeeper.stores.hbase.thrift_cells import VERSIONS_MAX, in_batches, thrift
 from viewkeeper.stores.hbase.wal.mapped_tables import order_after
 from viewkeeper.stores.hbase.wal.wal_entries import DELETE_FAMILY, DELETE_FAMILY_VERSION, DELETE_VERSION
@@ -40,6 +42,9 @@ _STAMP = 1  # of chunks: below every delete, so that a late repetition of a put 
 _ROW, _NUMBER = struct.Struct(">IIH"), struct.Struct(">Q")
 _REACHED = struct.Struct(">Q?")
 _CHUNKS_AT_ONCE = 8
+
+
+_Write = tuple[int, int, int, "bytes | None"]  # column, kind, stamp, value
 
 
 class PartKey(NamedTuple):
@@ -182,12 +187,14 @@ def _values(number: int, cells: pa.Table) -> list[Any]:
     return [thrift().TColumnValue(family, _NUMBER.pack(number), value, _STAMP) for family, value in values.items()]
 
 
+_FIRST_ROWS = 250  # of a part; then by the sizes of rows
 _CHUNK_ROWS = 2_000
+_CHUNK_BYTES = 4 << 20
 _PARTS_MAX = 256
 _PARTS_AT_ONCE = 4
 BEFORE_ALL = 0  # in the log's order
 _LOOKS_MAX, _LOOK_SECONDS = 40, 0.05
-_UNSEEN_SECONDS_MAX = 60.0  # after which a deleted version that is there was put again, and its delete compacted
+_UNSEEN_SECONDS_MAX = 60.0  # after which a delete that is not there was compacted
 VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
 
 
@@ -244,67 +251,78 @@ class SnapshotCopy:
     def stage_part(self, part: Part) -> bool:
         """Stage more rows of a part; whether it is staged to its end."""
         table, foreign = part.table, foreign_of(part.table)
-        key, rows = PartKey(table.id, foreign.staging, part.number), 0
+        key, rows, page = PartKey(table.id, foreign.staging, part.number), 0, min(_CHUNK_ROWS, _FIRST_ROWS)
         reached = self.chunks.reached(key)
         while rows < part.rows_max and not (reached and reached.is_done):
-            start = reached.last + b"\x00" if reached else part.start
-            scan = _scan(table, start, part.stop)
-            found = ask_user_table(self.connections, foreign.table, "getScannerResults", scan, _CHUNK_ROWS)
+            start = after(reached.last) if reached else part.start
+            scan = _scan(table, start, part.stop, rows=page)
+            found = ask_user_table(self.connections, foreign.table, "getScannerResults", scan, page)
+            bytes_each = [_bytes_of(result) for result in found]
+            taken = max(1, bisect_right(list(accumulate(bytes_each)), _CHUNK_BYTES)) if found else 0
+            is_last = len(found) < page or not after(found[-1].row)
             number = reached.number + 1 if reached else 1
-            now = Reached(number, len(found) < _CHUNK_ROWS, found[-1].row if found else start)
-            reached = self.chunks.append(key, reached, now, cells_of(table, found))
-            rows += len(found)
+            now = Reached(number, is_last and taken == len(found), found[taken - 1].row if found else start)
+            reached = self.chunks.append(key, reached, now, cells_of(table, found[:taken]))
+            rows += taken
+            page = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES * len(found) // max(1, sum(bytes_each))))
         return bool(reached and reached.is_done)
 
     def stage_again(self, table: TableSchema, deletes: pa.RecordBatch) -> None:
         """Stage what readers see where single versions were deleted."""
         time.sleep(VISIBLE_SECONDS)
+        keys, wrong = decode_row_keys(table, deletes["row"])
         rows: dict[bytes, list[dict[str, Any]]] = {}
-        for delete in deletes.to_pylist():
-            rows.setdefault(delete["row"], []).append(delete)
-        found = [write for row, some in rows.items() for write in self._uncovered(table, row, some)]
-        keys, wrong = decode_row_keys(table, pa.array([write["key"] for write in found], pa.binary()))
-        cells = pa.Table.from_pylist(found, CELLS_SCHEMA).set_column(1, CELLS_SCHEMA.field(1), keys)
-        self.append(table, cells.filter(pa.array(~wrong)))
+        for key, delete in zip(keys.filter(~wrong).to_pylist(), deletes.filter(~wrong).to_pylist(), strict=True):
+            rows.setdefault(key, []).append(delete)
+        found = [write for key, some in rows.items() for write in self._uncovered(table, key, some)]
+        self.append(table, pa.Table.from_pylist(found, CELLS_SCHEMA))
 
     def append(self, table: TableSchema, cells: pa.Table) -> None:
         """Stage cells that are in none of the table's parts."""
         if cells.num_rows:
             self.chunks.make()
-            self.chunks.put(PartKey(table.id, foreign_of(table).staging, AGAIN), cells)
+            part, ends = PartKey(table.id, foreign_of(table).staging, AGAIN), np.cumsum(_bytes_of_cells(cells))
+            borders = np.flatnonzero(np.diff(ends // _CHUNK_BYTES)) + 1
+            for start, stop in pairwise([0, *borders.tolist(), len(cells)]):
+                self.chunks.put(part, cells.slice(start, stop - start))
 
     def _uncovered(
-        self, table: TableSchema, row: bytes, deletes: Sequence[Mapping[str, Any]]
+        self, table: TableSchema, key: bytes, deletes: Sequence[Mapping[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         """What is left of the cells of a row of which versions were deleted."""
         each = [(delete, column) for delete in deletes for column in _deleted_from(table, delete)]
-        versions = self._versions(table, row, each) if each else Versions()
+        versions = self._versions(table, each) if each else Versions()
         for delete, column in each:
             stamp, value = versions.newest(column, but=delete["timestamp"]) or (delete["timestamp"], None)
+            kind, order = READ_NONE if value is None else READ, order_after(delete["sequence"])
+            ((*_, value),) = _within_room(key, [(column, kind, stamp, value)])
             yield {
-                **{"position": 0, "key": row, "column": column, "kind": READ_NONE if value is None else READ},
-                **{"stamp": stamp, "order": order_after(delete["sequence"]), "value": value},
+                **{"position": 0, "key": key, "column": column, "kind": kind},
+                **{"stamp": stamp, "order": order, "value": value},
             }
 
-    def _versions(self, table: TableSchema, row: bytes, deleted: Sequence[tuple[Mapping[str, Any], int]]) -> Versions:
+    def _versions(self, table: TableSchema, deleted: Sequence[tuple[Mapping[str, Any], int]]) -> Versions:
         """The versions of a row's cells, when readers see these deletes, and so all that was written before them.
 
-        A delete may also be gone, by a major compaction, and its version there once more: then it was logged long ago.
+        A delete that was logged long ago may be gone, by a compaction. A table that cannot be read has no rows.
         """
+        row, name = deleted[0][0]["row"], foreign_of(table).table
         for _ in range(_LOOKS_MAX):
-            scan = _scan(table, row, row + b"\x00")
-            found = ask_user_table(self.connections, foreign_of(table).table, "getScannerResults", scan, 1)
+            try:
+                scan = _scan(table, row, after(row), rows=1)
+                found = ask_user_table(self.connections, name, "getScannerResults", scan, 1)
+            except Refused:
+                return Versions()
             versions = Versions.of(table, found[0]) if found else Versions()
-            unseen = [delete for delete, column in deleted if versions.has(column, delete["timestamp"])]
-            if not unseen:
+            now = time.time()
+            recent = [one for one in deleted if now - one[0]["written_ms"] / 1_000 < _UNSEEN_SECONDS_MAX]
+            if all(versions.is_deleted(column, delete["timestamp"]) for delete, column in recent):
                 return versions
             time.sleep(_LOOK_SECONDS)
-        if any(time.time() - delete["written_ms"] / 1_000 < _UNSEEN_SECONDS_MAX for delete in unseen):
-            raise StoreUnavailable(
-                f"HBase does not show yet what it has logged of table {foreign_of(table).table}",
-                "look at the region servers: the pipeline waits for them",
-            )
-        return versions
+        raise StoreUnavailable(
+            f"HBase does not show yet what it has logged of table {name}",
+            "look at the region servers: the pipeline waits for them",
+        )
 
 
 def _borders_name(table: TableSchema) -> str:
@@ -314,7 +332,11 @@ def _borders_name(table: TableSchema) -> str:
 def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
     """The writes of mapped columns in raw rows: of each its newest version that is not deleted by itself, and the timestamp
     up to which versions are hidden."""
-    found = [(result.row, *write) for result in results for write in Versions.of(table, result).writes()]
+    found = [
+        (result.row, *write)
+        for result in results
+        for write in _within_room(result.row, [*Versions.of(table, result).writes()])
+    ]
     rows, columns, kinds, stamps, values = zip(*found, strict=True) if found else ((), (), (), (), ())
     keys, wrong = decode_row_keys(table, pa.array(rows, pa.binary()))
     nothing = pa.array(np.full(len(found), BEFORE_ALL))
@@ -323,6 +345,29 @@ def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
         *(pa.array(stamps, pa.int64()), nothing, pa.array(values, pa.binary())),
     ]
     return pa.table(arrays, schema=CELLS_SCHEMA).filter(pa.array(~wrong))
+
+
+_CELL_BYTES_MAX = (10 << 20) - (256 << 10)  # of a chunk, which is one cell: HBase takes 10 MiB
+_OF_ONE_WRITE = 64  # bytes beside its key and value
+
+
+def _within_room(row: bytes, writes: list[_Write]) -> list[_Write]:
+    """The writes of a row, without the largest values of one that is too large for a chunk; their stamps stay."""
+    room = _CELL_BYTES_MAX - len(writes) * (len(row) + _OF_ONE_WRITE)
+    for at in sorted(range(len(writes)), key=lambda at: len(writes[at][3] or b""), reverse=True):
+        if sum(len(value or b"") for *_, value in writes) <= room:
+            break
+        writes[at] = (*writes[at][:3], None)
+    return writes
+
+
+def _bytes_of(result: Any) -> int:
+    return sum(len(result.row) + len(cell.value or b"") + _OF_ONE_WRITE for cell in result.columnValues)
+
+
+def _bytes_of_cells(cells: pa.Table) -> np.ndarray:
+    lengths = (np.asarray(pc.binary_length(cells[name]).fill_null(0)) for name in ("key", "value"))
+    return sum(lengths, np.full(len(cells), _OF_ONE_WRITE))
 
 
 def _deleted_from(table: TableSchema, delete: Mapping[str, Any]) -> list[int]:
@@ -361,17 +406,16 @@ class Versions:
                     row.hidden[column] = max(row.hidden.get(column, 0), cell.timestamp)
         return row
 
-    def newest(self, column: int, *, but: int | None = None) -> tuple[int, bytes] | None:
+    def newest(self, column: int, *, but: int) -> tuple[int, bytes] | None:
         """The version that readers see, were there none with that timestamp."""
-        seen = (one for one in self.puts.get(column, ()) if one[0] != but and self.has(column, one[0]))
+        seen = (one for one in self.puts.get(column, ()) if one[0] != but and not self.is_deleted(column, one[0]))
         return next(seen, None)
 
-    def has(self, column: int, stamp: int) -> bool:
-        """Whether there is such a version, and no delete of it."""
-        is_put = any(at == stamp for at, _ in self.puts.get(column, ()))
-        return is_put and (column, stamp) not in self.deleted and stamp > self.hidden.get(column, -1)
+    def is_deleted(self, column: int, stamp: int) -> bool:
+        """Whether a delete hides versions with that timestamp."""
+        return (column, stamp) in self.deleted or stamp <= self.hidden.get(column, -1)
 
-    def writes(self) -> Iterator[tuple[int, int, int, bytes | None]]:
+    def writes(self) -> Iterator[_Write]:
         """(column, kind, stamp, value) of the row."""
         for column, stamp in self.hidden.items():
             yield column, HIDE, stamp, None
@@ -381,15 +425,15 @@ class Versions:
                 yield column, PUT, *there
 
 
-def _scan(table: TableSchema, start: bytes, stop: bytes) -> Any:
+def _scan(table: TableSchema, start: bytes, stop: bytes, *, rows: int) -> Any:
     """A raw scan, which also returns deletes: they hide later writes with an older timestamp."""
     families = sorted({cell.family.encode() for cell in foreign_of(table).cells})
     return thrift().TScan(
         startRow=start,
         stopRow=stop or None,
         columns=[thrift().TColumn(family) for family in families],
-        caching=_CHUNK_ROWS,
-        limit=_CHUNK_ROWS,
+        caching=rows,
+        limit=rows,
         maxVersions=VERSIONS_MAX,
         attributes={b"_raw_": b"\xff"},
     )

@@ -108,6 +108,7 @@ class _Dropped(Exception):
 
 _FIRST_ROWS, _ROWS_MAX = 200, 5_000
 _PAGE_BYTES = 4 << 20
+ROW_KEY_BYTES_MAX = 32_767  # in HBase, of bounds of scans too
 _ROW_KEY_MAX = (1 << 15) - 1
 KEYS_ONLY = b"KeyOnlyFilter() AND FirstKeyOnlyFilter()"
 Ask = Callable[[Any], list]  # the results of one scan, which has bounds and a limit
@@ -153,9 +154,9 @@ def walk(ask: Ask, span: tuple[bytes, bytes | None], *, first: int = _FIRST_ROWS
         found = ask(thrift().TScan(startRow=start, stopRow=stop, caching=size, limit=size))
         if found:
             yield found
-        if len(found) < size:
+        if len(found) < size or not (start := after(found[-1].row)):
             return
-        start, size = found[-1].row + b"\x00", _next_size(found)
+        size = _next_size(found)
 
 
 def walk_back(ask: Ask, span: tuple[bytes, bytes | None]) -> Iterator[list]:
@@ -183,10 +184,18 @@ def asked(site: Site, table: int, look: VersionRange) -> Ask:
     return ask
 
 
+def after(row: bytes) -> bytes:
+    """The bound of a scan that begins behind a row; b"" behind the last row that there can be."""
+    if len(row) < ROW_KEY_BYTES_MAX:
+        return row + b"\x00"
+    head = row.rstrip(b"\xff")
+    return head[:-1] + bytes((head[-1] + 1,)) if head else b""
+
+
 def _before(row: bytes) -> bytes:
     """A row key close before another one; the reader leaves out rows between the two."""
     head, last = row[:-1], row[-1]
-    return head + bytes((last - 1,)) + b"\xff" * 8 if last else head
+    return (head + bytes((last - 1,)) + b"\xff" * 8)[:ROW_KEY_BYTES_MAX] if last else head
 
 
 def _next_size(found: list) -> int:

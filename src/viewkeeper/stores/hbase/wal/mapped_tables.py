@@ -32,6 +32,11 @@ class MappedTables:
         """Their names in the WAL."""
         return frozenset(name_in_wal(foreign_of(table)) for table in self.tables)
 
+    @property
+    def copies(self) -> frozenset[tuple[int, int]]:
+        """The copy of each that views are computed from: a table is copied anew by a rebuild."""
+        return frozenset((int(table.id), foreign_of(table).staging) for table in self.tables)
+
     def writes(self, cells: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         for table, own in self._own(cells):
             found = _writes(table, own)

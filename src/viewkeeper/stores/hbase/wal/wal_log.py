@@ -115,7 +115,8 @@ class WalLog:
         self._kept = int(kept_seconds * 1e9)
         self._lock = threading.RLock()
         self._uncover = uncover
-        self._uncovered: Positions = {}  # up to where that was done
+        self._uncovered: Positions = {}  # up to where that was done, for these copies of tables
+        self._copies: frozenset[tuple[int, int]] = frozenset()
         self._noted: int | None = None
         self._spread, self._follow = spread, follow
         self._reader = WalReader(folder, frozenset())
@@ -172,7 +173,7 @@ class WalLog:
         """Note which streams have ended and are read: HBase may delete their files. Raise where others are missing."""
         there, known = {tail.stream: tail.end for tail in tails}, self._facts.ended()
         _require_streams(there, known, start)
-        done = {stream: at for stream, at in start.items() if there.get(stream) == at and stream not in known}
+        done = {stream: at for stream, at in start.items() if there.get(stream) == at and known.get(stream) != at}
         ended = self.folder.ended() if done else set()
         if gone := {stream: at for stream, at in done.items() if stream in ended}:
             self._facts.end(gone)
@@ -243,7 +244,10 @@ class WalLog:
 
     def _names(self) -> frozenset[str]:
         """Those of the tables that matter; what is known of the streams is of these."""
-        names = self._mapped().names
+        mapped = self._mapped()
+        names, copies = mapped.names, mapped.copies
+        if copies != self._copies:  # a table that is mapped once more has its own rows in DELTA
+            self._copies, self._uncovered = copies, {}
         if names != self._reader.tables:
             self._reader, self._tails, self._uncovered, self._waited = WalReader(self.folder, names), {}, {}, {}
         return names
