@@ -32,9 +32,10 @@ def spell(expression: Expression) -> str:
             return f"{source[0]}{position}"
         case Literal(type=type_, text=text):
             return f"{text}:{type_}"
-        case Call(name="and" | "or" as name) if not expression.fallible:  # else the order decides on which rows it does
+        # what can fail keeps its order, which decides on which rows it does
+        case Call(name="and" | "or" as name) if not expression.fallible:
             return f"{name}({', '.join(sorted({spell(part) for part in operands(expression, name)}))})"
-        case Call(name="=" | "<>" | "<=>" as name, args=args):
+        case Call(name="=" | "<>" | "<=>" as name, args=args) if not expression.fallible:
             return f"{name}({', '.join(sorted(map(spell, args)))})"
         case Call(name=name, args=args):
             return f"{name}({spell_all(args)})"

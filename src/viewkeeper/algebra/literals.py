@@ -20,6 +20,7 @@ from viewkeeper.model.types import SqlType
 # The type of NULL until its context gives it one; no column ever has it.
 VOID = SqlType("VOID")
 
+_ALL_DIGITS = decimal.Context(prec=38)  # a minus by itself rounds to 28
 _INT_MAX = 2**31 - 1
 _BIGINT_MAX = 2**63 - 1
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
@@ -50,9 +51,12 @@ def read_literal(node: exp.Expression) -> tuple[Value, SqlType] | None:
         case exp.Neg(this=exp.Cast()) if isinstance(node.this.this, exp.Literal):
             # -1L, -2D: a suffix is a cast in sqlglot's tree.
             inner = _cast_literal(node.this)
-            if inner is None or not isinstance(inner[0], (int, float, decimal.Decimal)):
-                return None
-            return -inner[0], inner[1]
+            match inner:
+                case (decimal.Decimal() as value, type_):
+                    return _ALL_DIGITS.minus(value), type_
+                case (int() | float() as number, type_):
+                    return -number, type_
+            return None
     return None
 
 

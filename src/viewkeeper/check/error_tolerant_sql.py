@@ -62,7 +62,8 @@ def _tried(node: exp.Expression) -> exp.Expression:
 
 def _holds(guards: Iterable[exp.Expression]) -> exp.Expression:
     """Whether all can be computed; a TRY of their row is NULL when one fails."""
-    row = parsed(f"{TRY}(STRUCT({', '.join(dict.fromkeys(text_of(guard) for guard in guards))}))")
+    texts = dict.fromkeys(f"({text_of(guard)})" for guard in guards)  # without brackets `x = y` is y under the name x
+    row = parsed(f"{TRY}(STRUCT({', '.join(texts)}))")
     return exp.not_(exp.Is(this=row, expression=exp.Null()))
 
 

@@ -248,7 +248,9 @@ class _Lowering:
             case Scan(table=table):
                 return [scan_rows(table)]
             case Select(input=below, predicate=predicate):
-                predicate = over_columns(predicate, below)
+                if predicate.fallible and aggregation_below(below) is not None:  # a HAVING
+                    values = tuple(dict.fromkeys((*values, predicate)))
+                predicate = over_columns(predicate, below, values)
                 rows = self._rows(below, needed | frozenset(columns_of(predicate)), values)
                 return [one.select(predicate) for one in rows]
             case Project(input=below, outputs=outputs):
