@@ -78,6 +78,7 @@ class ReadFrontier:
     stopped: frozenset[int]  # tables of nodes: a view that needs one is not readable
     catalog_version: int
     indexed_from: int | None = None  # epochs from here on have an index of the records they wrote
+    anew: int = 0  # records of epochs before it count no longer
 
 
 def frontier_bytes(record: dict, catalog_version: int) -> bytes:
@@ -85,6 +86,7 @@ def frontier_bytes(record: dict, catalog_version: int) -> bytes:
     facts = {name: record[name] for name in ("committed", "floor", "aborted", "stamp", "positions", "filled")}
     facts |= {"stopped": sorted(map(int, record["stopped"])), "catalog": catalog_version}
     facts["indexed_from"] = record.get("keeping", {}).get("indexed_from")
+    facts |= {"anew": record["anew"]} if record.get("anew") else {}
     return json.dumps(facts, sort_keys=True).encode()
 
 
@@ -105,6 +107,7 @@ def parse_frontier(value: bytes) -> ReadFrontier:
             frozenset(facts["stopped"]),
             facts["catalog"],
             facts.get("indexed_from"),
+            facts.get("anew", 0),
         )
 
 

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -144,10 +144,13 @@ class Hanging:
                 taken, _ = self.listener.accept()
             except OSError:
                 return
-            with taken:
+            with taken, suppress(OSError):
                 taken.recv(1 << 16)
-                taken.sendall(self.reply)
                 self.count += 1
+                taken.sendall(self.reply)
+                taken.shutdown(socket.SHUT_WR)
+                while taken.recv(1 << 16):  # what is not read would make it a reset, and the reply be lost
+                    pass
 
     def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)

@@ -14,6 +14,7 @@ from tests.support import wal_files as wal
 from tests.support.running import HereRunner, keep_up
 from tests.support.small_hbase import SmallHBase
 from viewkeeper.client.arguments import key_bytes
+from viewkeeper.coordinator.backfill import reset_views
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.settings import EpochLimits
@@ -257,3 +258,71 @@ def test_a_server_that_logs_its_last_while_it_is_noted_as_ended_is_read_to_its_e
     put(hbase, "z", 1)
     pipeline.catch_up()
     assert total(db) == (9, 9)
+
+
+def fill(hbase: SmallHBase, db: vk.Database, count: int) -> None:
+    db.execute("CREATE TABLE orders (id STRING PRIMARY KEY, x BIGINT) USING hbase OPTIONS (table 'orders', family 'f')")
+    db.execute("CREATE MATERIALIZED VIEW v AS SELECT id, x FROM orders WHERE x > 0")
+    for number in range(count):
+        put(hbase, f"a{number:04}", 1)
+    keep_up(db)
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_a_snapshot_over_which_views_are_filled_anew_is_stale(
+    hbase: SmallHBase, db: vk.Database, is_pinned: bool
+) -> None:
+    fill(hbase, db, 6)
+    with vk.connect(hbase.url) as other, other.snapshot() as snapshot:
+        view = snapshot.view("v")
+        assert len(list(view.scan())) == 6
+        if is_pinned:
+            view._held[0].keep()
+        reset_views(db.store)
+        keep_up(db)
+        for read in (lambda: list(view.scan()), lambda: view.get("a0001")):
+            with pytest.raises(vk.StaleRead):
+                read()
+        other.store._site.tables.look()
+        with pytest.raises(vk.StaleRead):
+            list(view.scan())
+
+
+def test_a_scan_in_whose_midst_views_are_filled_anew_is_stale(hbase: SmallHBase, db: vk.Database) -> None:
+    fill(hbase, db, 700)
+    with vk.connect(hbase.url) as other:
+        rows = other.view("v").scan()
+        next(rows)
+        reset_views(db.store)
+        keep_up(db)
+        with pytest.raises(vk.StaleRead):
+            list(rows)
+
+
+def test_a_put_from_before_views_were_filled_anew_shows_nothing_when_it_is_done_late(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    fill(hbase, db, 2)
+    sent: list[tuple[Any, ...]] = []
+    reply = hbase.reply
+
+    def replied(*request: Any) -> Any:
+        sent.extend([request] if request[0] == "putMultiple" and request[1].startswith(b"views:view.") else [])
+        return reply(*request)
+
+    with vk.connect(hbase.url) as other:
+        with mock.patch.object(hbase, "reply", replied):
+            put(hbase, "c", 1)
+            keep_up(db)
+        assert len(list(other.view("v").scan())) == 3  # it knows the store's tables as they were before
+        hbase.begin_write(b"orders", [wal.Cell(b"c", b"f", b"", hbase.tick(), wal.DELETE_FAMILY, b"")])
+        hbase.settle()
+        reset_views(db.store)
+        keep_up(db)
+        put(hbase, "d", 1)
+        keep_up(db)
+        for request in sent:
+            reply(*request)
+        for one in (db, other):
+            assert [row["id"] for row in one.view("v").scan()] == ["a0000", "a0001", "d"]
+            assert one.view("v").get("c") is None

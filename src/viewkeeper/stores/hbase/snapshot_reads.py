@@ -164,7 +164,8 @@ class CellSnapshot:
     def _require_kept(self, since: int | None = None) -> None:
         """Raise if versions of the epoch, or of those after `since`, may have been purged before they were read."""
         epoch = self._moment.epoch if since is None else since
-        if self._moment.epoch != EPOCH_MAX and self._store.read_frontier().floor > epoch:
+        frontier = self._store.read_frontier()
+        if self._moment.epoch != EPOCH_MAX and max(frontier.floor, frontier.anew) > epoch:
             raise StaleRead(f"epoch {epoch} was given up while it was read", "read a newer one")
 
     def _all_versions(self) -> VersionRange:
@@ -191,7 +192,10 @@ class CellSnapshot:
 
 def as_of(site: Site, moment: ReadTimestamp) -> tuple[Any, int]:
     """The time range to ask for, and how many versions."""
-    return times(site.tables.anew, moment.epoch), versions_needed(moment.epoch, moment.aborted)
+    anew = max(site.tables.anew, moment.frontier.anew)
+    if anew > moment.epoch:
+        raise StaleRead(f"epoch {moment.epoch} was given up, and views were filled anew", "read a newer one")
+    return times(anew, moment.epoch), versions_needed(moment.epoch, moment.aborted)
 
 
 def visible_at(site: Site, table: int, row: bytes, moment: ReadTimestamp) -> Image:
@@ -206,4 +210,4 @@ def _committed(result: Any | None, frontier: ReadFrontier) -> tuple[Image, ReadF
     """The newest version of a record, if it is committed at a read frontier; versions of aborted epochs are none."""
     versions = () if result is None else versions_in(result)
     newest = next(((at, row) for at, row in versions if at not in frontier.aborted), None)
-    return None if newest is None or newest[0] > frontier.committed else (newest[1], frontier)
+    return (newest[1], frontier) if newest is not None and frontier.anew <= newest[0] <= frontier.committed else None
