@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -304,19 +305,22 @@ class SnapshotCopy:
     def _versions(self, table: TableSchema, deleted: Sequence[tuple[Mapping[str, Any], int]]) -> Versions:
         """The versions of a row's cells, when readers see these deletes, and so all that was written before them.
 
-        A delete that was logged long ago may be gone, by a compaction. A table that cannot be read has no rows.
+        A delete that was logged long ago may be gone, by a compaction, and so may one from before its region was made: by
+        a truncation. A table that cannot be read has no rows.
         """
-        row, name = deleted[0][0]["row"], foreign_of(table).table
+        row, name, made_ms = deleted[0][0]["row"], foreign_of(table).table, None
+        ask = partial(ask_user_table, self.connections, name)
         for _ in range(_LOOKS_MAX):
             try:
-                scan = _scan(table, row, after(row), rows=1)
-                found = ask_user_table(self.connections, name, "getScannerResults", scan, 1)
+                found = ask("getScannerResults", _scan(table, row, after(row), rows=1), 1)
+                versions = Versions.of(table, found[0]) if found else Versions()
+                unseen = [one["written_ms"] for one, at in deleted if not versions.is_deleted(at, one["timestamp"])]
+                if unseen and made_ms is None:
+                    made_ms = ask("getRegionLocation", row, True).regionInfo.regionId
             except Refused:
                 return Versions()
-            versions = Versions.of(table, found[0]) if found else Versions()
-            now = time.time()
-            recent = [one for one in deleted if now - one[0]["written_ms"] / 1_000 < _UNSEEN_SECONDS_MAX]
-            if all(versions.is_deleted(column, delete["timestamp"]) for delete, column in recent):
+            since = max(made_ms or 0, 1_000 * (time.time() - _UNSEEN_SECONDS_MAX))
+            if all(written_ms <= since for written_ms in unseen):
                 return versions
             time.sleep(_LOOK_SECONDS)
         raise StoreUnavailable(
