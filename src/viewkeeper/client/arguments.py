@@ -42,7 +42,7 @@ def take_names(name: str, value: object) -> list[str]:
 
 
 def take_seconds(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise InputError(f"{name} is a number of seconds, not {_shown(value)}", "0 does not wait")
     return value
 

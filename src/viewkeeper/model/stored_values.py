@@ -196,6 +196,10 @@ def _date(column: Column, value: object) -> int:
 def _timestamp(column: Column, value: object) -> int:
     if not isinstance(value, dt.datetime):
         raise _refuse(column, value, "pass a datetime.datetime; a naive one is taken as UTC")
+    if value != value:  # pandas' NaT is a datetime
+        raise _refuse(column, value, "pass None")
+    if getattr(value, "nanosecond", 0):
+        raise _refuse(column, value, "a TIMESTAMP has microseconds; round it first")
     try:
         aware = value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
     except OverflowError:

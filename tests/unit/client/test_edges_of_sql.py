@@ -1,10 +1,12 @@
-"""Edges of SQL that no generator draws: long negative literals, and expressions that fail on some rows or groups."""
+"""Edges that no generator draws: long negative literals, what fails on some rows or groups, times that are none."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from decimal import Decimal
 
+import pandas as pd
 import pytest
 
 import viewkeeper as vk
@@ -89,3 +91,29 @@ def test_equalities_that_fail_on_different_rows_share_nothing(db: vk.Database, f
 def test_the_guard_of_a_check_keeps_an_equality_that_can_fail() -> None:
     guard = parsed("SELECT 10 DIV y = x AS c").selects[0].this
     assert "DIV" in text_of(_holds([guard]))
+
+
+@pytest.mark.parametrize("value", [pd.NaT, pd.Timestamp("2024-01-01T00:00:00.000000999Z")])
+def test_a_time_that_is_none_or_has_nanoseconds_is_refused_and_nothing_is_written(
+    db: vk.Database, value: object
+) -> None:
+    db.execute("CREATE TABLE t (k INT PRIMARY KEY, at TIMESTAMP)")
+    db.execute("CREATE TABLE u (at TIMESTAMP PRIMARY KEY, x INT)")
+    t, u = db.table("t"), db.table("u")
+    for act in (
+        lambda: t.put(1, {"at": value}),
+        lambda: t.put_many([{"k": 1, "at": value}]),
+        lambda: u.put(value, {"x": 1}),
+        lambda: u.get(value),
+        lambda: u.delete(value),
+    ):
+        with pytest.raises(vk.InputError, match="column at|at is"):
+            act()
+    assert [*t.scan(), *u.scan()] == []
+
+
+def test_a_wait_of_nan_seconds_is_refused(db: vk.Database) -> None:
+    db.execute("CREATE TABLE t (k INT PRIMARY KEY, x INT)")
+    token = db.table("t").put(1, {"x": 1})
+    with pytest.raises(vk.InputError, match="timeout is a number of seconds"):
+        db.wait_for(token, timeout=math.nan)
