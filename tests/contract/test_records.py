@@ -153,6 +153,21 @@ def test_where_views_start_anew_an_epoch_finds_no_record_of_those_before_and_its
     assert rows_of(subject, at(3), [b"a", b"b"]) == [None, b"2"]
 
 
+def test_a_pipeline_that_starts_views_anew_late_takes_no_record_of_that_epoch(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was paused when it had looked which epochs were admitted, and another one did the epoch meanwhile."""
+    again = replace(at(2), anew=2)
+    subject.begin(at(1))
+    apply(subject, at(1), {b"a": b"1"})
+    subject.begin(again)
+    apply(subject, again, {b"b": b"2"})
+    monkeypatch.setattr(type(subject.store), "written_epochs", lambda store: (1, 1))
+    subject.store.admit(again)
+
+    assert rows_of(subject, at(3), [b"a", b"b"]) == [None, b"2"]
+
+
 def test_a_dropped_view_leaves_nothing(subject: Subject) -> None:
     subject.begin(at(1))
     apply(subject, at(1), {b"a": b"1"})

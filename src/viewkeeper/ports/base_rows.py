@@ -91,7 +91,7 @@ class BaseTables(ABC):
 
     @abstractmethod
     def hold_rows(self) -> HeldRows:
-        """The rows of all tables as they are now, all of one moment of each node."""
+        """The rows of all tables as they are now: of one moment of each node, where a group of writes is a node's."""
 
     def moves_after(self, stamp: int) -> bool:
         """Whether rows have moved from one part to another since that instant; moves lie in the log, like changes."""
@@ -114,8 +114,11 @@ class BaseTables(ABC):
         """The next rows of a part after `after` in about equal pieces, up to the row that reaches one of the limits."""
 
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
-        """Copy about so many older rows more of a foreign table to a chunk, each row once; whether all of them are copied."""
-        return True
+        """Copy about so many older rows more of a foreign table to a chunk, each row once; whether all of them are copied.
+
+        A store that maps tables has this and the next three: without them views would lack the rows that were there.
+        """
+        raise InvariantBroken("this store copies no rows of foreign tables")
 
     def staged(self) -> Mapping[str, int]:
         """The chunks that wait for an epoch, and the table of each."""
@@ -123,7 +126,7 @@ class BaseTables(ABC):
 
     def read_staged(self, chunks: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The copied rows as (table id, batch of CELLS_SCHEMA), as `read_log`; the same each time, until they are dropped."""
-        return iter(())
+        raise InvariantBroken("this store copies no rows of foreign tables")
 
     def drop_staged(self, chunks: Sequence[str]) -> None:
         """Delete chunks that are committed; those that are gone already are no matter."""

@@ -52,7 +52,10 @@ class LogSource(ABC):
         """Ascending positions from `start` to `stop` that cut the range in up to `count` pieces of about equal size."""
 
     def checksums(self, positions: Positions) -> dict[Stream, int]:
-        """The checksum of the entry that ends at each stream's position; streams without that entry are left out."""
+        """The checksum of the entry that ends at each stream's position; streams without that entry are left out.
+
+        None at all only where a stream's name never comes back with other entries: a backup that is restored shows by them.
+        """
         return {}
 
     @abstractmethod
@@ -66,12 +69,16 @@ class LogSource(ABC):
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
         """Delete old entries that end before `positions`, up to so many of each stream; returns how many.
 
-        Streams that have ended are forgotten once they are old and committed to their ends.
+        Streams that have ended are forgotten once they are old and committed to their ends. A store whose log is kept for
+        others, who delete it, deletes none.
         """
         return 0
 
     def changed_keys(self, table: int, start: Positions) -> Iterator[pa.Array]:
-        """Keys of a table's rows that may show something else now than at `start`; some keys more than once."""
+        """Keys of a table's rows that may show something else now than at `start`; some keys more than once.
+
+        This default is for tables whose rows change by what the log says of them alone, so not for foreign ones.
+        """
         for stream, end in self.ends().items():
             for changed, batch in self.read_log(stream, start.get(stream, Position(0)), end):
                 if changed == table:

@@ -60,7 +60,7 @@ class Meta(ABC):
 
     @abstractmethod
     def read_epoch_record(self) -> EpochRecord:
-        """The epoch record as last swapped in."""
+        """The epoch record as last swapped in, by any process: after a lost reply a look here tells what was done."""
 
     @abstractmethod
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
@@ -75,7 +75,7 @@ class Meta(ABC):
 
     @abstractmethod
     def read_catalog(self) -> dict:
-        """The catalog's JSON; empty at first. Its lists are the caller's own; the entries in them are not to be changed."""
+        """The catalog's JSON as last swapped in; empty at first. Its lists are the caller's, the entries in them are not."""
 
     @abstractmethod
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:

@@ -132,15 +132,19 @@ class VersionedTables(ABC):
 
     @abstractmethod
     def admit(self, epoch: Inflight) -> None:
-        """Called before each run of an epoch in flight: from here on it writes, and no earlier one does.
+        """Called before each run of an epoch in flight: from here on it writes, and no earlier one is read as a later one.
 
         First the epoch record as read is made to survive a power loss (R10.3), also where another process began the epoch.
         Where `Inflight.anew` is greater than all epochs admitted, no record of an epoch before it is found from here on.
+        A call that comes late, of a pipeline that was fenced off, takes away none of that epoch or of later ones.
         """
 
     @abstractmethod
     def written_epochs(self) -> tuple[int, int]:
-        """The oldest and the newest epoch that a partition was last admitted for; without fences the last one, twice."""
+        """The oldest and the newest epoch that a partition was last admitted for; without fences the last one, twice.
+
+        They never fall.
+        """
 
     @abstractmethod
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
@@ -177,8 +181,9 @@ class VersionedTables(ABC):
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         """Store version `epoch` of the records, each whole; Fenced unless it is in flight. An error may leave some.
 
-        Without fences the epoch record is asked after the last read and before the first put. Of tables in
-        `Inflight.indexed` it is noted, not later than the write, which records the epoch wrote.
+        Without fences the epoch record is asked after the last read, before the first put, before each put that is repeated,
+        and again whenever the last time was T ago (`docs/epochs.md`). Of tables in `Inflight.indexed` it is noted, not later
+        than the write, which records the epoch wrote.
         """
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
@@ -199,6 +204,8 @@ class VersionedTables(ABC):
 
     def sync(self, *, closed_by: str | None = None) -> None:
         """From here on the epoch record as read, and what was written to the view tables, survive a power loss (R10).
+
+        Nothing is to be done where each reply means that what was written is durable.
 
         With `closed_by`, the owner of a pipeline that has written its last, no power loss tears views any more, until an
         epoch is admitted; unless the epoch record has a new owner.

@@ -136,8 +136,18 @@ class RecordsPart(MetaPart):
     def admit(self, epoch: Inflight) -> None:
         """Note the epoch for `written_epochs`, and let views start anew; the epoch record decides who writes."""
         if self.written_epochs()[1] < epoch.anew:
-            self._site.tables.start_anew(epoch.anew)
+            self._start_anew(epoch.anew)
         self._site.rows.put(STORE, {_ADMITTED: b"%d" % epoch.epoch}, epoch.epoch)  # the greatest one is seen
+
+    def _start_anew(self, epoch: int) -> None:
+        """Delete the versions of earlier epochs, and none of later ones: a pipeline that was fenced off may do it late.
+
+        The journal keeps its entries: by them goes what is put late.
+        """
+        old = VersionRange(times(0, epoch - 1))
+        for table in self._site.tables.start_anew(epoch):
+            for page in pages(self._site, table, (b"", bytes((self.partitions,))), old) if table != JOURNAL else ():
+                self._site.ask(table, "deleteMultiple", [delete_of(one.row, epoch - 1) for one in page], absent=[])
 
     def written_epochs(self) -> tuple[int, int]:
         admitted = int(self._site.rows.read(STORE, _ADMITTED).get(_ADMITTED, b"0"))

@@ -128,12 +128,10 @@ class Tables:
         for kind in ("view", "vk"):
             drop_table(self._connections, f"{self._namespace}:{kind}.{table}".encode())
 
-    def start_anew(self, epoch: int) -> None:
-        """Remove all records; from here on those of epochs before `epoch` are not read."""
+    def start_anew(self, epoch: int) -> list[int]:
+        """From here on versions of epochs before `epoch` are not read; returns the tables that may have some."""
         self._rows.put(TABLES, {_ANEW: b"%d" % epoch}, epoch)
-        for name in {name for table, name in self.look().items() if table != _ANEW and name != _DROPPED}:
-            _disable(self._connections, name)
-            self._connections.ask("truncateTable", table_name(name), True)
+        return [int(table) for table, name in self.look().items() if table != _ANEW and name != _DROPPED]
 
 
 def is_shown(name: bytes) -> bool:
@@ -169,13 +167,9 @@ def drop_table(connections: Connections, name: bytes) -> None:
     """Remove a table, if it is there and no other process is removing it."""
     with suppress(Refused):
         if table_exists(connections, name):
-            _disable(connections, name)
+            with suppress(Refused):  # it is disabled already
+                connections.ask("disableTable", table_name(name))
             connections.ask("deleteTable", table_name(name))
-
-
-def _disable(connections: Connections, name: bytes) -> None:
-    with suppress(Refused):  # it is disabled already
-        connections.ask("disableTable", table_name(name))
 
 
 def table_name(name: bytes) -> Any:
