@@ -288,10 +288,11 @@ class View:
     def _still(self, moment: ReadTimestamp) -> ReadFrontier | None:
         """The read frontier now, unless what was read since `moment` may not belong to it.
 
-        Versions may be purged (R4), and a view that was replaced may be gone.
+        Versions may be purged (R4), a view that was replaced may be gone, and all records where views start anew.
         """
         now = self._database.store.read_frontier()
-        is_same = now.catalog_version == moment.frontier.catalog_version
+        then = moment.frontier
+        is_same = now.catalog_version == then.catalog_version and now.anew == then.anew
         return now if is_same and (moment.epoch == EPOCH_MAX or now.floor <= moment.epoch) else None
 
     def _partitions_of(self, definition: ViewDefinition, low: bytes, high: bytes | None) -> Sequence[int]:

@@ -349,8 +349,9 @@ class Coordinator:
     def _keep_plan(self, plan: PhysicalPlan) -> str:
         """Store the plan, unless it is that of the epoch before; returns its digest."""
         if self._planned is None or self._planned[1] is not plan:
-            self._planned = plan.digest, plan
-            self._store.keep_json("plan", self._planned[0], plan.to_json())
+            digest = plan.digest
+            self._store.keep_json("plan", digest, plan.to_json())
+            self._planned = digest, plan
             failpoint("begin.planned")
         return self._planned[0]
 

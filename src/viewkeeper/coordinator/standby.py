@@ -16,11 +16,20 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from viewkeeper.errors import Fenced, InputError, PipelineRunning, StoreBusy, StoreError
+from viewkeeper.errors import (
+    Fenced,
+    InputError,
+    PipelineRunning,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from viewkeeper.events import EventSink, StandingBy, Waiting
 from viewkeeper.ports.meta import Claim, Holder
 from viewkeeper.ports.store import Store
 
+PASSES = StoreFull, StoreBusy, StoreUnavailable, OSError  # what may pass; the last: of a store behind a line
 LOOK_SECONDS = 0.25
 _GAP_SECONDS_MAX = 1.0  # of two looks
 
@@ -83,14 +92,25 @@ def own_now(claim: Claim, own: Own[Owned]) -> tuple[Claim, Owned]:
         raise
 
 
-def own_in_turn(store: Store, own: Own[Owned], patience: Patience, tell: EventSink) -> tuple[Claim, Owned]:
-    """The same, once the store may be claimed; a holder that was stopped while it wrote may keep others from writing."""
+def own_in_turn(
+    store: Store,
+    own: Own[Owned],
+    patience: Patience,
+    tell: EventSink,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+) -> tuple[Claim, Owned]:
+    """The same, once the store may be claimed and does what it is asked.
+
+    A holder that was stopped while it wrote may keep others from writing; and a store that does not answer brings down the
+    one who ran the pipeline, not the one who stands by. Its swap may be done later, so it owns the store anew.
+    """
     while True:
-        claim = claim_in_turn(store, patience=patience, tell=tell)
         try:
-            return own_now(claim, own)
-        except (StoreBusy, Fenced) as error:
+            return own_now(claim_in_turn(store, patience=patience, tell=tell), own)
+        except (*PASSES, Fenced) as error:
             tell(Waiting(str(error)))
+            wait(LOOK_SECONDS)
 
 
 def claim_in_turn(

@@ -16,7 +16,7 @@ from viewkeeper.client import pipeline as finishing
 from viewkeeper.client import status
 from viewkeeper.client.pipeline import Pipeline
 from viewkeeper.coordinator.standby import Heartbeats, Patience, claim_in_turn, own_in_turn
-from viewkeeper.errors import Fenced, PipelineRunning, StaleRead, StoreBusy
+from viewkeeper.errors import Fenced, PipelineRunning, StaleRead, StoreBusy, StoreUnavailable
 from viewkeeper.events import Event, StandingBy, TookOver, Waiting
 from viewkeeper.model import epochs
 from viewkeeper.ports.meta import Holder
@@ -163,15 +163,32 @@ def test_of_two_who_take_over_at_once_the_second_goes_on_waiting(db: vk.Database
 
 
 def test_a_store_that_cannot_be_written_is_tried_again(db: vk.Database) -> None:
-    told, tries = list[Event](), iter([StoreBusy("busy"), Fenced("late")])
+    told, waited = list[Event](), list[float]()
+    tries = iter([StoreBusy("busy"), Fenced("late"), StoreUnavailable("silent")])
 
     def own(claim: object) -> str:
         for error in tries:
             raise error
         return "mine"
 
-    found, owned = own_in_turn(db.store, own, Patience(), told.append)
-    assert owned == "mine" and found.is_held and told == [Waiting("busy"), Waiting("late")]
+    found, owned = own_in_turn(db.store, own, Patience(), told.append, wait=waited.append)
+    assert owned == "mine" and found.is_held and len(waited) == 3
+    assert told == [Waiting("busy"), Waiting("late"), Waiting("silent")]
+
+
+def test_a_store_that_does_not_answer_ends_nobody_who_stands_by(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, holder, silent = list[Event](), db.store.holder, iter([StoreUnavailable("no reply"), OSError("no line")])
+
+    def ask() -> Holder | None:
+        for error in silent:
+            raise error
+        return holder()
+
+    monkeypatch.setattr(db.store, "holder", ask)
+    found, _ = own_in_turn(db.store, lambda claim: None, Patience(), told.append, wait=lambda seconds: None)
+    assert found.is_held and told == [Waiting("no reply"), Waiting("no line")]
 
 
 def test_beats_go_on_until_they_are_stopped_or_the_claim_is_lost(db: vk.Database) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,29 @@ def test_every_row_is_logged_again_in_transactions_of_few_rows_and_bytes(
         keep_up(db)
 
         assert list(db.view("n").scan()) == [{"n": 9, "hi": 8}]
+
+
+@pytest.mark.parametrize("store", ["memory", "embedded"])
+def test_a_read_that_began_before_views_start_anew_misses_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    """It has its moment, and meets the records of the next epochs, which have none of an earlier one."""
+    with vk.connect(f"embedded:{tmp_path / 's'}?sync=off" if store == "embedded" else f"memory:{tmp_path}") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
+        db.execute("CREATE MATERIALIZED VIEW n AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
+        db.table("t").put_many([{"k": number, "v": 1} for number in range(10)])
+        keep_up(db)
+        view, late = db.view("n"), iter([lambda: (reset_views(db.store), keep_up(db))])
+
+        for name in ("get_record", "hold"):
+            read = getattr(db.store, name)
+
+            def after_it(*asked: object, read: Callable[..., object] = read) -> object:
+                for do in late:
+                    do()
+                return read(*asked)
+
+            monkeypatch.setattr(db.store, name, after_it)
+        assert view.get(1) == {"v": 1, "n": 10}
+        late = iter([lambda: (reset_views(db.store), keep_up(db))])
+        assert list(view.scan()) == [{"v": 1, "n": 10}]

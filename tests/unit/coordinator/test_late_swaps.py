@@ -12,10 +12,12 @@ from tests.support.running import HereRunner, keep_up
 from tests.support.simulation.processes import calm_database
 from tests.support.stores import make_database, make_views, rounds, write, wrong_views
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.errors import EpochTooLarge, Fenced, StoreUnavailable
+from viewkeeper.errors import EpochTooLarge, Fenced, StoreFull, StoreUnavailable
 from viewkeeper.events import Committed
 from viewkeeper.model import epochs
-from viewkeeper.model.epochs import EpochRecord
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.meta import change_epoch_record
 
 BEGIN, COMMIT, ABORT = 1, 2, 2  # the numbers of these swaps: the first one takes over
@@ -148,3 +150,27 @@ def test_a_view_takes_the_place_of_another_whose_last_epoch_is_committed_late(db
     go_on(Late(db.store, COMMIT, place))
 
     assert list(db.view("totals").get()) == ["other"]
+
+
+def test_no_epoch_begins_with_a_plan_that_could_not_be_stored(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who finishes the epoch after a death has only what is stored."""
+    write(db, changes := rounds(1, 1)[0])
+    found, keep, full = list[dict](), db.store.keep_json, iter([StoreFull("the disk is full")])
+
+    def keep_later(kind: str, name: str, value: dict) -> None:
+        for error in full if kind == "plan" else ():
+            raise error
+        keep(kind, name, value)
+
+    class Runner(HereRunner):
+        def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+            found.append(db.store.read_json("plan", epoch.plan))
+            return super().run(plan, epoch)
+
+    monkeypatch.setattr(db.store, "keep_json", keep_later)
+    coordinator = Coordinator(db.store, Runner(db.store))
+    with pytest.raises(StoreFull):
+        coordinator.catch_up()
+    coordinator.catch_up()
+    assert len(found) == 1
+    assert wrong_views(db, changes) == []

@@ -11,6 +11,7 @@ partition, kind, epoch, table, key) is put before its version, so none is missin
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -238,14 +239,15 @@ class RecordsPart(MetaPart):
 
     def _validated(self, epoch: int) -> Callable[[], int]:
         """A function that VALIDATEs if the last time was T ago or more, and returns the catalog's version."""
-        seen, version = -PUT_SECONDS, 0
+        seen, version, lock = -PUT_SECONDS, 0, threading.Lock()
 
         def validate() -> int:
             nonlocal seen, version
-            while time.monotonic() >= seen + PUT_SECONDS:
-                seen = time.monotonic()
-                version = self.validate(epoch)
-            return version
+            with lock:  # others may not put while one is asking: the answer may be no
+                while (now := time.monotonic()) >= seen + PUT_SECONDS:
+                    version = self.validate(epoch)
+                    seen = now
+                return version
 
         return validate
 
@@ -321,6 +323,7 @@ class RecordsPart(MetaPart):
         self._recent.forget(table)
 
     def _times(self, until: int) -> Any:
+        self._site.tables.look()  # this process may have looked before views started anew
         return times(self._site.tables.anew, until)
 
     def _anew(self, epoch: Inflight) -> int:
