@@ -157,15 +157,19 @@ def test_a_pipeline_that_starts_views_anew_late_takes_no_record_of_that_epoch(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was paused when it had looked which epochs were admitted, and another one did the epoch meanwhile."""
-    again = replace(at(2), anew=2)
+    again, other = replace(at(2), anew=2), Subject(open_store(subject.store.url))
     subject.begin(at(1))
     apply(subject, at(1), {b"a": b"1"})
-    subject.begin(again)
-    apply(subject, again, {b"b": b"2"})
-    monkeypatch.setattr(type(subject.store), "written_epochs", lambda store: (1, 1))
-    subject.store.admit(again)
+    other.begin(again)
+    apply(other, again, {b"b": b"2"})
+    with monkeypatch.context() as patch:
+        patch.setattr(type(subject.store), "written_epochs", lambda store: (1, 1))
+        subject.store.admit(again)
+    other.store.close()
+    other = Subject(open_store(subject.store.url))
 
-    assert rows_of(subject, at(3), [b"a", b"b"]) == [None, b"2"]
+    assert rows_of(other, at(3), [b"a", b"b"]) == [None, b"2"]
+    other.store.close()
 
 
 def test_a_dropped_view_leaves_nothing(subject: Subject) -> None:
