@@ -256,5 +256,14 @@ class EpochTooLarge(EpochFailed):
         self.args = table, reason, name  # for pickle
 
 
+_A_BUG = (
+    "this is a bug in ViewKeeper, which stopped before it wrote wrong data: please report this text; viewkeeper check URL "
+    "shows whether views are right"
+)
+
+
 class InvariantBroken(ProtocolError):
     """A bug: wrong data was about to reach the store."""
+
+    def __init__(self, fact: str, hint: str | None = _A_BUG) -> None:
+        super().__init__(fact, hint)

@@ -271,5 +271,6 @@ def await_request(database: Connection, is_pending: Callable[[], bool], spark: S
         if (progress := (record.last, record.committed)) != seen:
             seen, since = progress, time.monotonic()
         if time.monotonic() > since + _STUCK_SECONDS:
-            raise StaleRead("the pipeline of this store does not go on", "start it: the request waits for it")
+            fact = f"the pipeline of this store made no progress for {_STUCK_SECONDS:g} s"
+            raise StaleRead(fact, "viewkeeper status URL says what it waits for; the request is done when it goes on")
         time.sleep(_POLL_SECONDS)

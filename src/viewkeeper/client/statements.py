@@ -21,6 +21,7 @@ from viewkeeper.errors import DuplicateName, InputError, UnknownName, Unsupporte
 from viewkeeper.model import syntax as sql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.stored_values import to_double
+from viewkeeper.model.wording import counted
 from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.explain.explain import explain, explain_view
 from viewkeeper.plan.replacements import optimize_views
@@ -190,10 +191,10 @@ def _optimize(database: Connection, without: Sequence[str]) -> Result:
     if not changed:
         return Result(message="no view gets another plan")
     sharings = [view.sharing for view in changed if view.sharing is not None]
-    told = f"{len(changed)} view{'s'[: len(changed) - 1]} will have another plan"
+    told = f"{counted(len(changed), 'view')} will have another plan"
     if sharings:
-        told += f", {len(sharings)} of them over what they share with others ({len(set(sharings))} in all)"
-    return Result(message=f"{told}; what is filled is read as it is until the new plan is filled too")
+        told += f", {len(sharings)} of them over parts that views share ({counted(len(set(sharings)), 'part')} in all)"
+    return Result(message=f"{told}; readers see the old records until the pipeline has filled the new ones")
 
 
 def _drop(database: Connection, statement: sql.Drop) -> Result:
