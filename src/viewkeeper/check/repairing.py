@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from viewkeeper.model.epochs import Repaired
 
 _ROWS_AT_ONCE = 1_000
+_OTHERS = "another repair or rebuild, or a CREATE OR REPLACE or DROP, came in between"
+_AGAIN = "wait until viewkeeper status URL shows that it is done, then run yours again"
 
 
 def repair_views(
@@ -138,10 +140,6 @@ def _rebuilt_each(
         except EpochFailed as error:
             failed |= {name: LeftOut(error.fact, error.hint, is_wrong=True) for name in some}
     return rebuilt, failed
-
-
-_OTHERS = "another repair or rebuild, or a CREATE OR REPLACE or DROP, came in between"
-_AGAIN = "wait until viewkeeper status URL shows that it is done, then run yours again"
 
 
 def _repaired(

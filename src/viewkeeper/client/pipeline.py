@@ -271,6 +271,5 @@ def await_request(database: Connection, is_pending: Callable[[], bool], spark: S
         if (progress := (record.last, record.committed)) != seen:
             seen, since = progress, time.monotonic()
         if time.monotonic() > since + _STUCK_SECONDS:
-            fact = f"the pipeline of this store made no progress for {_STUCK_SECONDS:g} s"
-            raise StaleRead(fact, "viewkeeper status URL says what it waits for; the request is done when it goes on")
+            raise StaleRead(f"the pipeline made no step for {_STUCK_SECONDS:g} s", "viewkeeper status URL may tell why")
         time.sleep(_POLL_SECONDS)

@@ -21,7 +21,6 @@ from viewkeeper.errors import DuplicateName, InputError, UnknownName, Unsupporte
 from viewkeeper.model import syntax as sql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.stored_values import to_double
-from viewkeeper.model.wording import counted
 from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.explain.explain import explain, explain_view
 from viewkeeper.plan.replacements import optimize_views
@@ -191,9 +190,9 @@ def _optimize(database: Connection, without: Sequence[str]) -> Result:
     if not changed:
         return Result(message="no view gets another plan")
     sharings = [view.sharing for view in changed if view.sharing is not None]
-    told = f"{counted(len(changed), 'view')} will have another plan"
+    told = f"{len(changed)} view{'s'[: len(changed) - 1]} will have another plan"
     if sharings:
-        told += f", {len(sharings)} of them over parts that views share ({counted(len(set(sharings)), 'part')} in all)"
+        told += f", {len(sharings)} of them over parts that views share ({len(set(sharings))} in all)"
     return Result(message=f"{told}; readers see the old records until the pipeline has filled the new ones")
 
 

@@ -315,7 +315,7 @@ def test_a_pipeline_elsewhere_that_makes_no_step_for_five_minutes_is_told_of(
     monkeypatch.setattr(db.store, "holder", lambda: Holder(7, 1))
     monkeypatch.setattr(db.store, "read_epoch_record", lambda: record)
     if is_stuck:
-        with pytest.raises(StaleRead, match="the pipeline of this store made no progress for 300 s"):
+        with pytest.raises(StaleRead, match="the pipeline made no step for 300 s"):
             finishing.await_request(db, lambda: next(left), None)
     else:
         finishing.await_request(db, lambda: next(left), None)

@@ -172,8 +172,7 @@ class BaseWrites(BaseRows, ReadsPart, LogPart):
         keys = {table: list(dict.fromkeys(k for w in writes if w.table == table for k in w.keys)) for table in tables}
         if not apart and sum(map(len, keys.values())) > 1:
             raise RowsApart(
-                "this group of writes changes several rows, and over HBase a group is one row",
-                "use put_many, which writes each row by itself",
+                "over HBase a group of writes is one row, not several", "use put_many, which writes each row by itself"
             )
         rows = {table: encode_row_keys(schema, keys[table]) for table, schema in tables.items()}
         known = {one: self._known(tables[one], keys[one]) for one in {write.table for write in writes if write.repeats}}
@@ -212,8 +211,7 @@ class BaseWrites(BaseRows, ReadsPart, LogPart):
             if not changes or self._change_if(schema, found, guarded, changes[0]):
                 _wait_for_clock(changes, read)
                 return self.ends_since(before)
-        fact = f"table {schema.name}: other clients changed the row before each of {_TRIES_MAX} attempts to write it"
-        raise StoreBusy(f"{fact}; nothing was written", "try again")
+        raise StoreBusy(f"others changed a row of {schema.name} before each of {_TRIES_MAX} attempts", "try again")
 
     def together(self, keys: Sequence[bytes], *, apart: bool = False) -> list[np.ndarray]:
         return [np.arange(len(keys))] if apart else list(np.arange(len(keys))[:, None])

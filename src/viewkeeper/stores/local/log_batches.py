@@ -59,9 +59,8 @@ def _verify(entries: list[bytes], size: int, checksums: np.ndarray, last_positio
     small = _are_small(len(entries), size)
     bodies = [(entry if small else memoryview(entry))[log_format.HEADER.size :] for entry in entries]
     if (found := list(map(zlib.crc32, bodies))) != checksums.tolist():
-        position = last_positions[int(np.flatnonzero(checksums != found)[0])]
-        fact = f"the log entry that ends at position {position:,} does not match its checksum"
-        raise CorruptStore(fact, "restore the store from a backup")
+        at = last_positions[int(np.flatnonzero(checksums != found)[0])]
+        raise CorruptStore(f"the log entry up to {at:,} does not match its checksum", "restore the store from a backup")
 
 
 def _are_small(count: int, size: int) -> bool:

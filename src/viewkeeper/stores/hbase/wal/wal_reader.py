@@ -32,10 +32,7 @@ from viewkeeper.stores.hbase.wal.wal_header import HEADER_BYTES_MAX, read_header
 
 BLOCK_BYTES = 8 << 20
 _NO_CELLS = pa.RecordBatch.from_pylist([], CELLS_SCHEMA)
-RETENTION = (
-    "viewkeeper rebuild URL VIEW fills all views anew; raise hbase.master.logcleaner.ttl, and ?retention in the URL with it, "
-    "above the longest pause of the pipeline"
-)
+RETENTION = "viewkeeper rebuild URL VIEW fills views anew; raise hbase.master.logcleaner.ttl, and ?retention with it"
 
 
 @dataclass(frozen=True, slots=True)
