@@ -51,10 +51,12 @@ from __future__ import annotations
 class ViewKeeperError(Exception):
     """Root of all errors that ViewKeeper raises on purpose."""
 
+    _HINT: str | None = None  # where none is given
+
     def __init__(self, fact: str, hint: str | None = None) -> None:
         super().__init__(fact, hint)
         self.fact = fact
-        self.hint = hint
+        self.hint = hint or self._HINT
 
     def __str__(self) -> str:
         return f"{self.fact}; {self.hint}" if self.hint else self.fact
@@ -206,14 +208,10 @@ class LogDiverged(ProtocolError):
     """The log is not the one the epoch record refers to."""
 
 
-_FILL_AGAIN = "the reader or view that needed it cannot go on; viewkeeper rebuild URL VIEW fills the view again"
-
-
 class PositionLost(ProtocolError):
     """The log was truncated before what was asked for."""
 
-    def __init__(self, fact: str, hint: str | None = _FILL_AGAIN) -> None:
-        super().__init__(fact, hint)
+    _HINT = "the reader or view that needed it cannot go on; viewkeeper rebuild URL VIEW fills the view again"
 
 
 class RowsMoved(ProtocolError):
@@ -258,3 +256,5 @@ class EpochTooLarge(EpochFailed):
 
 class InvariantBroken(ProtocolError):
     """A bug: wrong data was about to reach the store."""
+
+    _HINT = "this is a bug: please report it; nothing wrong was written, and viewkeeper check URL looks at all views"

@@ -362,14 +362,14 @@ def test_what_hbase_cannot_do_at_once_is_refused_and_nothing_is_written(db: vk.D
             group.put("t", "l", {"a": 2})
 
     refused: list[tuple[Callable[[], object], type[ViewKeeperError], str]] = [
-        (write_two, RowsApart, "touches several rows; HBase writes one row at a time"),
+        (write_two, RowsApart, "a group of writes is one row, not several"),
         (lambda: t.put_if("k", {"a": 2}, expect={"a": 1, "b": "x"}), InputError, "compares one column of a row, not 2"),
         (lambda: t.put_if("l", {"a": 2}, expect=None), UnsupportedSql, "declare a column NOT NULL"),
-        (lambda: db.execute("INSERT INTO t (id) VALUES ('l')"), BadRow, "a row in HBase is its cells"),
+        (lambda: db.execute("INSERT INTO t (id) VALUES ('l')"), BadRow, "all columns of a row would be NULL"),
         (lambda: t.put("k", {"a": None, "b": None}), BadRow, "or delete the row"),
-        (lambda: t.put("", {"a": 2}), BadRow, "a row key of 0 bytes"),
-        (lambda: t.put("k" * 40_000, {"a": 2}), BadRow, "a row key of 40,000 bytes"),
-        (lambda: t.put("k", {"b": "x" * (11 << 20)}), BadRow, "a value of 11,534,336 bytes"),
+        (lambda: t.put("", {"a": 2}), BadRow, "the row key has 0 bytes"),
+        (lambda: t.put("k" * 40_000, {"a": 2}), BadRow, "the row key has 40,000 bytes"),
+        (lambda: t.put("k", {"b": "x" * (11 << 20)}), BadRow, "a value has 11,534,336 bytes"),
     ]
     for step, error, text in refused:
         with pytest.raises(error, match=text):

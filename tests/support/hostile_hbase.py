@@ -218,7 +218,7 @@ class HostileHBase(SmallHBase):
         return self.home(table.region(row))
 
     def _silence(self) -> StoreUnavailable:
-        return StoreUnavailable("the Thrift server at a small HBase does not reply", "try again")
+        return StoreUnavailable("no answer from the Thrift server of a small HBase", "try again")
 
     def _draw(self, **percent: int) -> str:
         """One of the fates, or none."""

@@ -207,7 +207,7 @@ def changed_keys(catalog: Catalog, view: ViewDefinition) -> tuple[str, str | Non
     """
     tree, tables = index_tree(catalog, view) if view.kind == "INDEX" else expanded_query(catalog, view)
     if not isinstance(tree, exp.Select) or any(tree.args.get(clause) for clause in ("order", "limit")):
-        return "", "its text is more than one SELECT, or has ORDER BY"
+        return "", "its text has a set operation, ORDER BY or LIMIT"
     if len(list(tree.find_all(exp.Query))) > 1:
         return "", "its text has a query inside, or is over another view"
     block = Block(tree, tables)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from viewkeeper.model.epochs import Repaired
 
 _ROWS_AT_ONCE = 1_000
+_OTHERS = "another repair or rebuild, or a CREATE OR REPLACE or DROP, came in between"
+_AGAIN = "wait until viewkeeper status URL shows that it is done, then run yours again"
 
 
 def repair_views(
@@ -156,8 +158,8 @@ def _repaired(
         done = [(view, record.repaired.get(view.node.table)) for view in catalog.views]
         mine = {view.name: one for view, one in done if one is not None and one.backfill == backfill}
         if not stopped:  # a view that is left met damage, or something took its place
-            fact = "the repair was given up: another request or statement took its place"
-            again, why = LeftOut(fact, "run it again", is_wrong=True), why_not(catalog.views, record.filled, record)
+            fact = f"the repair of it was given up: {_OTHERS}"
+            again, why = LeftOut(fact, _AGAIN, is_wrong=True), why_not(catalog.views, record.filled, record)
             return mine, failed | {name: why.get(name, again) for name in rest if name not in mine}
         for name, reason in stopped.items():  # all are given up then: once more without those that share with it
             told = LeftOut(f"it cannot be filled anew: {reason}", _way_out(name), is_wrong=True)
@@ -199,7 +201,7 @@ def rebuild_views(database: Connection, names: Sequence[str], spark: SparkSessio
         raise EpochFailed(f"view {name} cannot be filled anew: {reason}", "its records are as they were")
     rebuilt = tuple(sorted(view.name for view in database.catalog().views if view.node.backfill in is_rebuilt))
     if not rebuilt:
-        raise EpochFailed("the rebuild was given up: another request or statement took its place", "run it again")
+        raise EpochFailed(f"the rebuild of {', '.join(names)} was given up: {_OTHERS}", _AGAIN)
     return rebuilt
 
 

@@ -196,7 +196,7 @@ def since_last(
 def _why_whole(snapshot: Snapshot, last: Checked | None, case: Case, logged: frozenset[int]) -> str | None:
     """Why the last check cannot be built upon; the log holds all changes after the epochs that are `logged`."""
     if last is None or not last.whole:
-        return "no check of it is known"
+        return "it has no earlier check to build on"
     if last.findings:
         return f"the check as of epoch {last.epoch} found it wrong"
     if snapshot.frontier.filled.get(case.view.node.backfill, 0) > last.epoch:

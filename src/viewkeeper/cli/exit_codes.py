@@ -72,6 +72,8 @@ _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
     "leave out engine=": "leave out --engine",
     "db.write() makes an atomic group of writes": "in Python, db.write() makes an atomic group of writes",
+    "to test other columns use table.put_if": "in Python, table.put_if also tests other columns",
+    "connect again": "run the command again",
     "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
     "connect with read_only=True to read it": "get, scan, changes, explain, status, check and backup can read it",
     "vk.restore(backup, url) makes": "viewkeeper restore BACKUP URL makes",

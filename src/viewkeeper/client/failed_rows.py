@@ -128,7 +128,8 @@ def retry_or_drop(
     last = _request(database, ending, {table: () if keys is None else found for table, found in wanted.items()})
     await_request(database, lambda: any(one.id <= last for one in database.catalog().asides), spark)
     if database.store.read_epoch_record().aside < last:
-        raise EpochFailed("the request was given up", "see the status of the view: it may be stopped, or be made anew")
+        fact = f"the request for rows of view {view.name} was given up: it was stopped, replaced or rebuilt meanwhile"
+        raise EpochFailed(fact, "viewkeeper status URL shows which; then ask again")
     with Snapshot(database) as snapshot:
         left = sum(len({*found}.intersection(listed_rows(snapshot, table))) for table, found in wanted.items())
     return sum(map(len, wanted.values())) - left

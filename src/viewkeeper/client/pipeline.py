@@ -271,5 +271,5 @@ def await_request(database: Connection, is_pending: Callable[[], bool], spark: S
         if (progress := (record.last, record.committed)) != seen:
             seen, since = progress, time.monotonic()
         if time.monotonic() > since + _STUCK_SECONDS:
-            raise StaleRead("the pipeline of this store does not go on", "start it: the request waits for it")
+            raise StaleRead(f"the pipeline made no step for {_STUCK_SECONDS:g} s", "viewkeeper status URL may tell why")
         time.sleep(_POLL_SECONDS)

@@ -192,8 +192,8 @@ def _optimize(database: Connection, without: Sequence[str]) -> Result:
     sharings = [view.sharing for view in changed if view.sharing is not None]
     told = f"{len(changed)} view{'s'[: len(changed) - 1]} will have another plan"
     if sharings:
-        told += f", {len(sharings)} of them over what they share with others ({len(set(sharings))} in all)"
-    return Result(message=f"{told}; what is filled is read as it is until the new plan is filled too")
+        told += f", {len(sharings)} of them over parts that views share ({len(set(sharings))} in all)"
+    return Result(message=f"{told}; readers see the old records until the pipeline has filled the new ones")
 
 
 def _drop(database: Connection, statement: sql.Drop) -> Result:

@@ -146,7 +146,7 @@ def _outside(catalog: Catalog, changed: Mapping[int, tuple[int, str]]) -> Iterat
             stamp, how = changed[table.id]
             at = datetime.fromtimestamp(stamp / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
             fact = f"table {table.name} was {how} at {at}, which its log does not tell"
-            yield f"{fact}: {views} may be wrong; run viewkeeper repair"
+            yield f"{fact}: {views} may be wrong; run viewkeeper repair URL"
 
 
 def _view_status(
@@ -211,9 +211,10 @@ def _warnings(lag: int, pid: int | None, waits: str | None, views: tuple[ViewSta
     if waits:
         yield f"the pipeline waits: {waits}"
     if lag and pid is None:
-        yield f"no pipeline is running: the log grows, {counted(lag, 'change')} wait{'s' * (lag == 1)}"
+        wait = f"{counted(lag, 'change')} wait{'s' * (lag == 1)}"
+        yield f"no pipeline is running: the log grows, {wait}; viewkeeper run URL"
     elif lag >= LAG_WARNING_CHANGES:
-        yield f"the pipeline is {lag:,} changes behind: the log grows"
+        yield f"the pipeline is {lag:,} changes behind: the log grows; viewkeeper scale URL N sets its view managers"
     if waiting := [view.name for view in views if view.ready is None and view.stopped is None]:
         yield f"to be filled by the pipeline: {', '.join(waiting)}"
     yield from (
@@ -229,10 +230,12 @@ def _warnings(lag: int, pid: int | None, waits: str | None, views: tuple[ViewSta
     for view in views:
         if view.set_aside.count:
             rows = counted(view.set_aside.count, "row")
-            yield f"view {view.name} sets {rows} aside, on which its SQL fails: {_keys(view.set_aside)}"
+            fact = f"view {view.name} sets {rows} aside, on which its SQL fails: {_keys(view.set_aside)}"
+            yield f"{fact}; viewkeeper set-aside URL {view.name}"
         if view.degraded.count:
             groups = counted(view.degraded.count, "group")
-            yield f"view {view.name} is degraded: a value of {groups} does not fit: {_keys(view.degraded)}"
+            fact = f"view {view.name} is degraded: a value of {groups} does not fit: {_keys(view.degraded)}"
+            yield f"{fact}; CAST to a wider type in its SQL"
 
 
 def _keys(listed: Listed) -> str:

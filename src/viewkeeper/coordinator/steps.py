@@ -242,12 +242,13 @@ def step(fact: Fact, state: State) -> Decision:
 
 def _claimed(fact: Claimed, owner: str) -> tuple[Action, ...]:
     record = fact.record
-    whole = "restore the whole store, not a part of it"
+    whole = "restore one backup as a whole, not a part of it"
     if record.filled and fact.oldest < record.committed:
-        raise CorruptStore(f"a part of the views is older than epoch {record.committed}, which is committed", whole)
+        earlier = f"some views are older than epoch {record.committed}, which is committed"
+        raise CorruptStore(f"the parts of this store are of different moments: {earlier}", whole)
     if fact.newest > record.last:
         later = f"views were written by a later epoch than {record.last}, the last in the epoch record"
-        raise EpochRecordLost(later, whole)
+        raise EpochRecordLost(f"the parts of this store are of different moments: {later}", whole)
     # a coordinator that died after its commit may have left views to replace
     replaced = (ReplaceViews(record),) if record.inflight is None else ()
     return (*replaced, TookOver(owner))

@@ -95,7 +95,7 @@ def parse_frontier(value: bytes) -> ReadFrontier:
     """The read frontier that `frontier_bytes` wrote; cached, because most reads meet the same one as the read before."""
     if not value:
         raise CorruptStore("the store has no epoch record", "restore it from a backup")
-    with reading("horizon"):
+    with reading("read frontier"):
         facts = json.loads(value)
         return ReadFrontier(
             facts["committed"],

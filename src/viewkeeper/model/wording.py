@@ -65,7 +65,7 @@ def cause_of(error: BaseException) -> str:
     """The kind of the error, its cause if that is known, and the position in the code where it was raised, or met."""
     kind, text = type(error).__name__, str(error)
     if isinstance(error, InvariantBroken):
-        kind = "internal error, please report it (InvariantBroken)"
+        kind, text = "internal error, please report it (InvariantBroken)", error.fact
     if isinstance(error, ViewKeeperError):
         return f"{kind}: {text.splitlines()[0][:_LETTERS_MAX]}"
     cause = known_cause(error)

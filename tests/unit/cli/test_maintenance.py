@@ -47,7 +47,7 @@ def test_what_cannot_be_done_is_told_with_the_way_out(run: Run, shop: str, tmp_p
     assert (as_store.exit_code, "viewkeeper restore BACKUP URL" in as_store.stderr) == (4, True)
     (tmp_path / "b" / "meta.mdb").unlink()
     damaged = run("restore", f"{tmp_path}/b", f"embedded:{tmp_path}/new")
-    assert (damaged.exit_code, "hint: take another backup" in damaged.stderr) == (4, True)
+    assert (damaged.exit_code, "hint: copy it again from where it was made" in damaged.stderr) == (4, True)
     assert run("backup", f"embedded:{tmp_path}/nowhere", f"{tmp_path}/c").exit_code == 4
     assert run("compact", f"embedded:{tmp_path}/nowhere").exit_code == 4
     with vk.connect(shop):

@@ -170,7 +170,7 @@ def test_where_the_last_check_cannot_be_built_upon_the_whole_view_is_checked_and
     create(db, "sums")
     db.table("t").put("k1", {"g": "a", "x": 1})
     keep_up(db)
-    assert told("no check of it is known")
+    assert told("it has no earlier check to build on")
     assert check(db, "sums").since == {"sums": db.epoch}
 
     partition, key, chain = stored_records(db, db.catalog().view("sums").node.table)[0]
@@ -191,7 +191,7 @@ def test_where_the_last_check_cannot_be_built_upon_the_whole_view_is_checked_and
     collect_garbage(db.store, GcSettings(log_kept_seconds=0))
     assert set(check(db, "sums").since) == {"sums"}  # as long as changes are kept, so is the log
     db.rebuild("sums")
-    assert told("no check of it is known")
+    assert told("it has no earlier check to build on")
     with pytest.raises(vk.InputError, match="goes back to the last one"):
         check(db, since="yesterday")
 

@@ -34,7 +34,7 @@ def test_without_the_receipt_of_every_task_an_epoch_failed(missing: Task) -> Non
 ERRORS = [
     vk.Fenced("epoch 7 cannot write: epoch 8 has started"),
     vk.StoreFull("no space left for partition-3", "free space on the disk"),
-    vk.StoreBusy("process 7 has been writing for more than 60 s"),
+    vk.StoreBusy("process 7 holds the writer's lock"),
     vk.CorruptStore("partition-1 is not a readable LMDB environment"),
     ViewFailed(12, "its sums leave 128 bits"),
     EpochTooLarge(12, "2 GiB"),

@@ -70,7 +70,7 @@ def test_on_a_full_disk_everything_acknowledged_is_readable_and_goes_on_later(tm
     facts = receive.recv()
     writer.join()
 
-    assert facts["error"] == ("StoreFull", "no space left for node-0")
+    assert facts["error"] == ("StoreFull", f"no space left for {tmp_path / 's' / 'node-0'}")
     assert facts["count"] > 20
     assert facts["rows"] == facts["again"] == facts["count"] + 1
     assert (facts["lag"], facts["view"], facts["first"]) == (facts["count"], 0, True)

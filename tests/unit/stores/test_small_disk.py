@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def require_right(db: vk.Database, rows: int) -> None:
 def test_a_write_that_finds_no_space_is_refused_as_a_whole(disk: SmallDisk) -> None:
     db, count = shop(disk.path), 60
     disk.fill()
-    with pytest.raises(vk.StoreFull, match="no space left for node-0; free space on the disk"):
+    with pytest.raises(vk.StoreFull, match="no space left for .*/node-0; free space on the disk"):
         while True:
             db.table("t").put(count, {"g": 1, "v": VALUE})
             count += 1
@@ -96,7 +97,7 @@ def test_an_epoch_that_finds_no_space_at_any_step_is_taken_up_again(disk: SmallD
         run_available(db)
     except vk.StoreFull as error:
         told = error.fact
-    assert told is None or told.startswith(("no space left for partition-", "no space left for meta"))
+    assert told is None or re.match("no space left for .*/(partition-|meta)", told)
     assert told is not None or point in ("run.receipts", "commit.synced")  # there may be room within the files
     assert db.execute("SELECT COUNT(*) AS n FROM t").rows[0][0] == 60
     disk.free()
@@ -174,7 +175,8 @@ def test_a_load_that_finds_no_space_goes_on_by_the_same_command(tmp_path: Path, 
     file.write_text("k,g,v\n" + "".join(f"{n},{n % 5},{n} {VALUE}\n" for n in range(1_500)))
     disk.fill()
     told = run("load", url, "t", str(file))
-    assert told.exit_code == 4 and "no space left for node-0" in told.stderr and "hint: free space" in told.stderr
+    assert told.exit_code == 4 and "hint: free space" in told.stderr
+    assert re.search("no space left for .*/node-0", told.stderr)
     disk.free()
     told = run("load", url, "t", str(file))
     assert told.exit_code == 0, told.output

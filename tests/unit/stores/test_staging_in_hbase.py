@@ -436,7 +436,7 @@ def test_a_value_as_large_as_hbase_takes_is_put_and_a_larger_one_is_refused(
     db.execute("CREATE TABLE t (id STRING PRIMARY KEY, x STRING) USING hbase OPTIONS (table 'orders', family 'f')")
     monkeypatch.setattr("viewkeeper.stores.hbase.base_writes.ROW_BYTES_MAX", 100)
     db.table("t").put("a", {"x": "x" * 100})
-    with pytest.raises(vk.BadRow, match="a value of 101 bytes in table t; HBase takes up to 100"):
+    with pytest.raises(vk.BadRow, match="table t: a value has 101 bytes; HBase takes up to 100"):
         db.table("t").put("a", {"x": "y" * 101})
 
     assert list(db.table("t").scan()) == [{"id": "a", "x": "x" * 100}]

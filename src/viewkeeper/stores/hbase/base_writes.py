@@ -116,15 +116,15 @@ def _require_room(schema: TableSchema, row: bytes, values: Sequence[bytes | None
     """Raise where HBase cannot hold a row."""
     if not fits(row):
         raise BadRow(
-            f"a row key of {len(row):,} bytes in table {schema.name}", f"use one of 1 to {KEY_BYTES_MAX - 4:,} bytes"
+            f"table {schema.name}: the row key has {len(row):,} bytes", f"HBase takes 1 to {KEY_BYTES_MAX - 4:,}"
         )
     largest = max(len(value or b"") for value in values)
     if largest > ROW_BYTES_MAX:
-        raise BadRow(f"a value of {largest:,} bytes in table {schema.name}", f"HBase takes up to {ROW_BYTES_MAX:,}")
+        raise BadRow(f"table {schema.name}: a value has {largest:,} bytes", f"HBase takes up to {ROW_BYTES_MAX:,}")
     if all(value is None for value in values):
         raise BadRow(
-            f"a row of table {schema.name} would have no value, and a row in HBase is its cells",
-            "give one of its columns a value, or delete the row",
+            f"table {schema.name}: all columns of a row would be NULL, and HBase keeps no such row",
+            "give one column a value, or delete the row",
         )
 
 
@@ -172,7 +172,7 @@ class BaseWrites(BaseRows, ReadsPart, LogPart):
         keys = {table: list(dict.fromkeys(k for w in writes if w.table == table for k in w.keys)) for table in tables}
         if not apart and sum(map(len, keys.values())) > 1:
             raise RowsApart(
-                "a group of writes touches several rows", "HBase writes one row at a time: put them one by one"
+                "over HBase a group of writes is one row, not several", "use put_many, which writes each row by itself"
             )
         rows = {table: encode_row_keys(schema, keys[table]) for table, schema in tables.items()}
         known = {one: self._known(tables[one], keys[one]) for one in {write.table for write in writes if write.repeats}}
@@ -211,7 +211,7 @@ class BaseWrites(BaseRows, ReadsPart, LogPart):
             if not changes or self._change_if(schema, found, guarded, changes[0]):
                 _wait_for_clock(changes, read)
                 return self.ends_since(before)
-        raise StoreBusy(f"others keep changing a row of {schema.name}", "try again")
+        raise StoreBusy(f"others changed a row of {schema.name} before each of {_TRIES_MAX} attempts", "try again")
 
     def together(self, keys: Sequence[bytes], *, apart: bool = False) -> list[np.ndarray]:
         return [np.arange(len(keys))] if apart else list(np.arange(len(keys))[:, None])
@@ -227,7 +227,7 @@ class BaseWrites(BaseRows, ReadsPart, LogPart):
         self.require_log()
         schema = self._schema(table)
         if schema is None:
-            raise UnknownName(f"there is no table with the id {table}")
+            raise UnknownName("this table was dropped by another process", "call db.table(name) again")
         return schema
 
     def _send(self, schema: TableSchema, changes: Sequence[RowChange], read: float) -> None:

@@ -252,5 +252,6 @@ def _error_of_hbase(error: Any) -> StoreError:
 def _silent(server: Server, error: Exception) -> StoreUnavailable:
     reason = str(error) or type(error).__name__
     return StoreUnavailable(
-        f"the Thrift server at {server[0]}:{server[1]} does not reply: {reason}", "look whether it runs, and try again"
+        f"no answer from the Thrift server {server[0]}:{server[1]}: {reason}",
+        "check that `hbase thrift2` runs there, and that host and port in the URL are right; then try again",
     )

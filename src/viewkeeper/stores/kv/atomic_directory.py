@@ -149,7 +149,7 @@ def too_many_files(what: object) -> StoreError:
 
 @contextmanager
 def translate_no_space(
-    what: str, hint: str = "free space on the disk; what was acknowledged is safe"
+    what: str, hint: str = "free space on the disk; every acknowledged write is safe"
 ) -> Iterator[None]:
     """Raise StoreFull where the disk, a quota or a limit leaves no space, and for too many files; other errors pass."""
     try:

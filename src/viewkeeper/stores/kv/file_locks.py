@@ -199,7 +199,7 @@ class RobustMutex(WriterMutex):
         elif found:
             holder = int.from_bytes(self._map[_HOLDER], "little")
             who = f"process {holder}" if holder else "another process"
-            raise StoreBusy(f"{who} has been writing for more than {seconds:g} s, and lets nobody else write", _HINT)
+            raise StoreBusy(f"{who} holds the writer's lock, and this process waited {seconds:g} s in vain", _HINT)
         self._map[_HOLDER] = self._pid
 
     def release(self) -> None:

@@ -138,7 +138,7 @@ class Environment(Kernel):
 
     def _acquire(self) -> WriterMutex:
         if self._writer is None:
-            with self._settling, translate_no_space(self.path.name):
+            with self._settling, translate_no_space(str(self.path)):
                 self._writer = self._writer or open_writer_mutex(self.path, self._busy_seconds)
         self._writer.acquire(self._busy_seconds)
         return self._writer

@@ -49,9 +49,9 @@ def translate(error: lmdb.Error, path: Path, *, map_bytes: int | None = None) ->
     if "closed/deleted" in text:
         return InputError("the database is closed", "connect again")
     if any(words in text for words in _NO_SPACE) or (_CUT_SHORT in text and not _has_room(path)):
-        return StoreFull(f"no space left for {path.name}", "free space on the disk; what was acknowledged is safe")
+        return StoreFull(f"no space left for {path}", "free space on the disk; every acknowledged write is safe")
     if isinstance(error, lmdb.MapFullError):
-        return StoreFull(f"the map of {path.name} is full", f"what was acknowledged is safe; {_MORE}")
+        return StoreFull(f"the map of {path.name} is full", f"every acknowledged write is safe; {_MORE}")
     if isinstance(error, lmdb.MapResizedError):
         return StoreFull(f"others have written more to {path.name} than the map of this process holds", _MORE)
     if isinstance(error, _CORRUPT):

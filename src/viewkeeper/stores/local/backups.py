@@ -151,7 +151,7 @@ def _copy(environment: Environment, snapshot: lmdb.Transaction, target: Path) ->
 
 
 _PIECE_BYTES = 1 << 20
-_HINT = "take another backup"
+_HINT = "copy it again from where it was made, or restore an older backup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def _read_manifest(source: Path) -> _Manifest:
         if written > FORMAT or int(store["format"]) > STORE_FORMAT:
             raise NewerFormat(f"the backup {source} was made by a newer ViewKeeper", "use a newer one here too")
         if written < FORMAT or int(store["format"]) < STORE_FORMAT:
-            raise DamagedBackup(f"the backup {source} has an older format, which is not read any more", _HINT)
+            raise DamagedBackup(f"the backup {source} has an older format", "restore it by the ViewKeeper that made it")
         files = {name: (int(file["bytes"]), str(file["blake2b"])) for name, file in facts["files"].items()}
         numbers = tuple(int(number) for number in facts["nodes"])
         made = (int(store["nodes"]), numbers, bool(store["before_images"]), int(store["partitions"]))

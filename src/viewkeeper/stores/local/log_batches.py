@@ -34,7 +34,7 @@ def decode_entries(
     starts = (np.cumsum(sizes) - sizes) // 4
     if ((words[starts + _FORMAT] & 0xFF) > log_format.FORMAT).any():
         raise NewerFormat("the log holds entries of a newer format", "use a newer ViewKeeper")
-    _verify(entries, len(joined), words[starts + _CHECKSUM])
+    _verify(entries, len(joined), words[starts + _CHECKSUM], last_positions)
     tables = words[starts + _TABLE]
     positions = np.asarray(last_positions, np.int64)
     wanted = with_moved | (words[starts + _FORMAT] >> 8 & log_format.MOVED == 0)
@@ -55,11 +55,12 @@ def images_before(batches: Iterable[pa.RecordBatch], low: bytes, high: bytes | N
     return images
 
 
-def _verify(entries: list[bytes], size: int, checksums: np.ndarray) -> None:
+def _verify(entries: list[bytes], size: int, checksums: np.ndarray, last_positions: list[int]) -> None:
     small = _are_small(len(entries), size)
     bodies = [(entry if small else memoryview(entry))[log_format.HEADER.size :] for entry in entries]
-    if list(map(zlib.crc32, bodies)) != checksums.tolist():
-        raise CorruptStore("a log entry does not match its checksum", "restore the store from a backup")
+    if (found := list(map(zlib.crc32, bodies))) != checksums.tolist():
+        at = last_positions[int(np.flatnonzero(checksums != found)[0])]
+        raise CorruptStore(f"the log entry up to {at:,} does not match its checksum", "restore the store from a backup")
 
 
 def _are_small(count: int, size: int) -> bool:

@@ -121,7 +121,8 @@ class Placement:
         slots = slots_of(key for write in writes for key in write.keys)
         found = {self.slots[slot] for slot in listed(slots)}
         if len(found) > 1:
-            raise RowsApart("a group of writes touches rows of several nodes", "write rows of one node at a time")
+            fact = f"this group of writes has rows of several nodes: {', '.join(map(str, sorted(found)))}"
+            raise RowsApart(fact, "use put_many or single puts, which together are not one atomic step")
         return (found.pop() if found else self.slots[0]), slots
 
     def by_node(self, keys: Sequence[bytes]) -> list[np.ndarray]:

@@ -367,7 +367,7 @@ class WalLog:
 def _require_streams(there: Positions, ended: Positions, start: Positions) -> None:
     """Raise where a stream is missing that was not read to its end."""
     if lost := {stream for stream, at in start.items() if stream not in there and ended.get(stream) != at}:
-        raise PositionLost(f"the WAL of {min(lost)} is gone, and was not read to its end", RETENTION)
+        raise PositionLost(f"a log of region server {min(lost)} is gone, and was not read to its end", RETENTION)
 
 
 def _markers(tails: Sequence[Tail]) -> list[Marker]:

@@ -32,7 +32,7 @@ from viewkeeper.stores.hbase.wal.wal_header import HEADER_BYTES_MAX, read_header
 
 BLOCK_BYTES = 8 << 20
 _NO_CELLS = pa.RecordBatch.from_pylist([], CELLS_SCHEMA)
-RETENTION = "raise hbase.master.logcleaner.ttl; viewkeeper rebuild fills views anew"
+RETENTION = "viewkeeper rebuild URL VIEW fills views anew; raise hbase.master.logcleaner.ttl, and ?retention with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def locate(files: list[WalFile], position: Position, stream: Stream) -> tuple[in
         return 0, 0
     index = bisect_right(files, position, key=lambda file: file.first) - 1
     if index < 0 or position - files[index].first > files[index].size:
-        raise PositionLost(f"the WAL of {stream} that was being read is gone", RETENTION)
+        raise PositionLost(f"the log of region server {stream} that was being read is gone", RETENTION)
     return index, position - files[index].first
 
 
