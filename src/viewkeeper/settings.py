@@ -22,6 +22,9 @@ class EpochLimits:
     rows: int = 1_000_000  # of backfills
     bytes: int = 512 << 20
     attempts_max: int = 2  # at an epoch that fails: a lost worker is worth another try, a broken plan is not
+    takeovers_max: int = (
+        5  # of an epoch in flight: one that ends its process, for lack of memory, would end each that follows
+    )
     # changes and rows; an epoch that fails with these will fail with fewer, unless they are large
     smallest_work: int = 1_000
     smallest_bytes: int = 1 << 20

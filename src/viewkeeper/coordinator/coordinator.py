@@ -47,6 +47,7 @@ from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits, ManagerBounds
 
 _DAMAGED = "a record is of an epoch that never was: its bytes were changed"
+_SMALLER = "the next one is smaller; give the pipeline more memory if they end too"
 _FILL_ANEW = "viewkeeper rebuild URL VIEW… gives up what is lost, and fills all views anew from their tables"
 
 
@@ -241,6 +242,11 @@ class Coordinator:
             plan = self._plan_of(epoch)
         except EpochFailed as error:
             return steps.RunFailed(epoch, error, self._size(epoch), is_final=True)
+        limits = self._state.limits
+        if epoch.takeovers > limits.takeovers_max:
+            size, ended = self._size(epoch), EpochFailed(f"{epoch.takeovers} pipelines ended in it", _SMALLER)
+            if size.changes + size.rows > limits.smallest_work or size.bytes > limits.smallest_bytes:
+                return steps.RunFailed(epoch, ended, size, is_final=True)
         try:
             counts = self._runner.run(plan, epoch)
         except EpochFailed as error:

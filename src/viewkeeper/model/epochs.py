@@ -77,6 +77,7 @@ class Inflight:
     indexed: frozenset[int] = frozenset()  # tables for which the epoch indexes the records it writes
     repair: int = 0  # the backfill of the twins that the epoch compares views with, or the request for rows set aside
     anew: int = 0  # views start anew with this epoch: it finds no record of an earlier one
+    takeovers: int = 0  # how many pipelines have found it in flight: those before them did not live to finish it
 
     def to_json(self) -> dict:
         value = fields_to_json(self)
@@ -140,8 +141,9 @@ class EpochRecord:
 
 
 def take_over(record: EpochRecord, owner: str) -> EpochRecord:
-    """The next generation, owned by the nonce `owner`; an epoch in flight stays as it is."""
-    return _next(record, generation=record.generation + 1, owner=owner)
+    """The next generation, owned by the nonce `owner`; an epoch in flight stays as it is, and notes the takeover."""
+    inflight = record.inflight and replace(record.inflight, takeovers=record.inflight.takeovers + 1)
+    return _next(record, generation=record.generation + 1, owner=owner, inflight=inflight)
 
 
 def begin(

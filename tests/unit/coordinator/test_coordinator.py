@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochFailed, Fenced, NotReady, ViewFailed
 from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, TookOver
+from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.work_stats import Counts
 from viewkeeper.plan import physical
 from viewkeeper.plan.physical import PhysicalPlan
@@ -74,7 +76,7 @@ def test_an_epoch_found_in_flight_is_run_unchanged_whatever_was_written_since(db
     coordinator = Coordinator(db.store, runner, limits=EpochLimits(changes=1))
     coordinator.step()
 
-    assert runner.epochs == [begun]
+    assert runner.epochs == [replace(begun, takeovers=1)]
     assert wrong_views(db, first, names=("counted",)) == []
     assert len(coordinator.catch_up()) >= 1
     assert wrong_views(db, first + second, names=("counted",)) == []
@@ -298,3 +300,30 @@ def test_nothing_is_collected_while_an_epoch_is_in_flight(db: vk.Database) -> No
     assert dump(db.store) == before
     assert db.store.facts().log_entries == entries
     assert len(db.catalog().dropped) == 2  # the view and its list of degraded groups
+
+
+def test_an_epoch_in_which_each_pipeline_dies_is_given_up_for_smaller_ones(db: vk.Database) -> None:
+    """The system ends a process that takes too much memory: nothing that it could note of it."""
+    keep_up(db)
+    write(db, changes := [change for part in rounds(4, 10) for change in part])
+    limits, sizes, events = EpochLimits(takeovers_max=2, smallest_work=len(changes) // 3), list[int](), list[Event]()
+
+    class Limited(HereRunner):
+        def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+            sizes.append(epoch.stop.changes)
+            if epoch.stop.changes > limits.smallest_work:
+                raise Interrupted
+            return super().run(plan, epoch)
+
+    def lives() -> bool:
+        try:
+            Coordinator(db.store, Limited(db.store), limits=limits, events=events.append).catch_up()
+        except Interrupted:
+            return False
+        return True
+
+    deaths = next(number for number in range(20) if lives())
+    reasons = [event.reason for event in events if isinstance(event, Aborted)]
+    assert deaths == 3 * len(reasons) > 3 and set(reasons) == {"3 pipelines ended in it"}
+    assert sizes[0] > sizes[3] > sizes[6] < limits.smallest_work
+    assert wrong_views(db, changes) == []

@@ -141,11 +141,11 @@ def test_who_does_not_own_the_record_is_fenced() -> None:
             step()
 
 
-def test_a_takeover_leaves_the_epoch_in_flight_as_it_is() -> None:
+def test_a_takeover_leaves_the_epoch_in_flight_as_it_is_and_counts() -> None:
     record = begun(owned(), 4)
     taken = epochs.take_over(record, "other")
 
-    assert taken.inflight == record.inflight
+    assert taken.inflight == dataclasses.replace(record.inflight, takeovers=1)
     assert (taken.owner, taken.generation) == ("other", record.generation + 1)
     with pytest.raises(Fenced):
         committed(taken)
