@@ -15,7 +15,7 @@ from functools import cached_property
 import sqlglot
 from sqlglot import expressions as exp
 
-from viewkeeper.algebra.aggregates import FUNCTIONS, NODES, AggregateFunction, Asked
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS, NODES, AggregateFunction, Asked
 from viewkeeper.algebra.relations import Relation, Scan
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.errors import InvariantBroken, ViewKeeperError
@@ -160,7 +160,7 @@ class Block:
 
 
 def known(call: exp.AggFunc) -> AggregateFunction:
-    return FUNCTIONS[NODES[type(call)]]
+    return AGGREGATE_FUNCTIONS[NODES[type(call)]]
 
 
 def argument_of(call: exp.AggFunc) -> exp.Expression:

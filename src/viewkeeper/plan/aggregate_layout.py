@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-from viewkeeper.algebra.aggregates import FUNCTIONS, SUMS, Kept
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS, SUMS, Kept
 from viewkeeper.algebra.canonical import spell
 from viewkeeper.algebra.expressions import Aggregate, AggregationRef, ColumnRef, Expression, columns_of, walk
 from viewkeeper.algebra.relations import Grouping, Output
@@ -68,7 +68,7 @@ class Accumulators:
 
     def finished(self, call: Aggregate) -> Finished:
         kept = _Noted(self.kept_of(call))
-        return Finished(FUNCTIONS[call.function].value(kept, call.arg_type, call.type), frozenset(kept.names))
+        return Finished(AGGREGATE_FUNCTIONS[call.function].value(kept, call.arg_type, call.type), frozenset(kept.names))
 
     @property
     def record(self) -> list[tuple[str, Column]]:
