@@ -37,7 +37,7 @@ def test_every_name_is_on_the_page() -> None:
 def test_an_aggregate_has_no_name_that_is_not_on_the_page() -> None:
     accepted = []
     for name in ViewSpark.Parser.FUNCTIONS:
-        with contextlib.suppress(ParseError):  # one that needs more arguments is no aggregate
+        with contextlib.suppress(ParseError, IndexError):  # what needs more arguments is no aggregate
             call = sqlglot.parse_one(f"{name}(x)", read=ViewSpark)
             accepted += [name] if type(call) in aggregates.NODES | aggregates.OF_CONDITIONS else []
 

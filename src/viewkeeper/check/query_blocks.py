@@ -126,7 +126,7 @@ class Block:
 
     @cached_property
     def sums(self) -> list[tuple[exp.AggFunc, SqlType]]:
-        """The calls of functions that sum, with the type of each one's argument."""
+        """The calls of functions that sum: they have an `error`. With the type of each one's argument."""
         calls = [call for call in self.aggregates() if type(call) in NODES and known(call).error is not None]
         items = [exp.alias_(argument_of(call).copy(), f"x{number}") for number, call in enumerate(calls)]
         types = [column.type for column in self.bound(items).columns] if calls else []

@@ -17,7 +17,7 @@ from duckdb.func import PythonUDFType
 
 from viewkeeper.algebra.aggregates import ROUND_SUM, SQUARE_DIGITS, VARIANCE, VARIANCE_OF_DOUBLES
 from viewkeeper.algebra.decimals import BASE_DIGITS
-from viewkeeper.operators.exact_sums import SPLITS, exact_variance, round_sums, sum_lists, variances, whole_numbers
+from viewkeeper.operators.exact_sums import DOUBLE_SUMS, exact_variance, round_sums, sum_lists, variances, whole_numbers
 from viewkeeper.plan.nodes import Computed
 
 
@@ -53,7 +53,7 @@ _OF_ACCUMULATORS: dict[str, Function] = {
     VARIANCE: Function(_variances, ("HUGEINT",) * 10),
     VARIANCE_OF_DOUBLES: Function(variances, ("INTEGER", "BIGINT", "BLOB", "BLOB")),
 }
-_OF_LISTS = {f"{kind}_of_list": Function(partial(sum_lists, kind), ("DOUBLE[]",), "BLOB") for kind in SPLITS}
+_OF_LISTS = {f"{kind}_of_list": Function(partial(sum_lists, kind), ("DOUBLE[]",), "BLOB") for kind in DOUBLE_SUMS}
 
 
 def compute(one: Computed, columns: Mapping[str, pa.Array]) -> pa.Array:
