@@ -33,7 +33,7 @@ class Kept(Protocol):
         """How many rows have a value."""
 
     def total(self, kind: str) -> list[str]:
-        """The parts of the exact sum of that kind: integers (`SUMS`), or of DOUBLE one BLOB."""
+        """The parts of the exact sum of that kind: integers of various types (`SUMS`, `_integers`), or of DOUBLE one BLOB."""
 
     def end(self, *, is_last: bool) -> str:
         """The first or last value, in the order of keys."""
@@ -74,14 +74,13 @@ class AggregateFunction:
 
     `result_type` follows from the argument's type, which it may refuse; `can_fail`: whether a result may not fit.
     `is_end`: MIN and MAX, which DISTINCT does not change. `has_try`: Spark may stop on its way to the value, and has a form
-    TRY_… that gives NULL instead. `asked` is how Spark computes it of integers without rounding. `is_rounded`: whether Spark
-    adds doubles up for an argument of that type, and then `error` is how far it may be off.
+    TRY_… that gives NULL instead. `is_rounded`: whether Spark adds doubles up for an argument of that type, and then `error`
+    is how far it may be off. `asked` is how Spark computes it of integers without rounding; without `error` it is not read.
     """
 
     nodes: tuple[type[exp.Expression], ...]
     result_type: Callable[[SqlType], SqlType]
     value: Value
-    of_booleans: tuple[type[exp.Expression], ...] = ()
     nullable: bool = True
     is_end: bool = False
     can_fail: Callable[[SqlType, SqlType], bool] = lambda arg, result: False
@@ -117,7 +116,7 @@ def square_parts(name: str, type_: SqlType) -> list[tuple[str, str]]:
     return [(f"sum({sql})", sql) for sql in each]
 
 
-# Of each kind of sum the parts: the SQL of a group, and of one row.
+# Of each kind of sum the parts: the SQL of a group, for a SELECT, and of one row, for a view, which applies the row's sign.
 SUMS: dict[str, Callable[[str, SqlType], list[tuple[str, str]]]] = {"sum": sum_parts, "squares": square_parts}
 
 
@@ -216,6 +215,7 @@ def _spread(name: str, node: type[exp.Expression], *, freedom: int, is_root: boo
 
 
 def _integers(parts: Sequence[str]) -> list[str]:
+    """The parts for arithmetic: in a view they are DECIMAL(38,0), in a SELECT HUGEINT or as DuckDB adds them up."""
     return [f"CAST({part} AS HUGEINT)" for part in parts]
 
 
@@ -223,7 +223,7 @@ def _of_some(count: str, value: str) -> str:
     return f"(CASE WHEN {count} = 0 THEN NULL ELSE {value} END)"
 
 
-FUNCTIONS: dict[str, AggregateFunction] = {
+AGGREGATE_FUNCTIONS: dict[str, AggregateFunction] = {
     "count": AggregateFunction(
         nodes=(exp.Count,), result_type=lambda arg: BIGINT, value=lambda kept, arg, result: kept.count(), nullable=False
     ),
@@ -249,15 +249,13 @@ FUNCTIONS: dict[str, AggregateFunction] = {
         error=lambda call: f"{_UNIT} * {call.total('ABS({})')}",
     ),
     "min": AggregateFunction(
-        nodes=(exp.Min,),
-        of_booleans=(exp.LogicalAnd,),
+        nodes=(exp.Min, exp.LogicalAnd),
         result_type=lambda arg: arg,
         value=lambda kept, arg, result: kept.end(is_last=False),
         is_end=True,
     ),
     "max": AggregateFunction(
-        nodes=(exp.Max,),
-        of_booleans=(exp.LogicalOr,),
+        nodes=(exp.Max, exp.LogicalOr),
         result_type=lambda arg: arg,
         value=lambda kept, arg, result: kept.end(is_last=True),
         is_end=True,
@@ -269,5 +267,10 @@ FUNCTIONS: dict[str, AggregateFunction] = {
     "var_samp": _spread("VAR_SAMP", exp.Variance, freedom=1, is_root=False),
     "var_pop": _spread("VAR_POP", exp.VariancePop, freedom=0, is_root=False),
 }
-# What sqlglot makes of a call → the function's name.
-NODES = {node: name for name, known in FUNCTIONS.items() for node in (*known.nodes, *known.of_booleans)}
+# What sqlglot makes of a call → the function's name; and the aggregates of conditions, for which others are computed.
+NODES = {node: name for name, known in AGGREGATE_FUNCTIONS.items() for node in known.nodes}
+OF_CONDITIONS = {exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or", exp.CountIf: "count_if"}
+AGGREGATE_NAMES = (*AGGREGATE_FUNCTIONS, *OF_CONDITIONS.values())
+# Other names that sqlglot takes for the same, and Spark does not have → ours.
+_ALIASES = ((other.lower(), name) for node, name in (NODES | OF_CONDITIONS).items() for other in node.sql_names())
+FOREIGN_NAMES = {other: name for other, name in _ALIASES if other not in AGGREGATE_NAMES}

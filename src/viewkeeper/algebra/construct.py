@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from viewkeeper.algebra.aggregates import FUNCTIONS
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS
 from viewkeeper.algebra.expressions import Aggregate, Call, Case, Cast, Expression, Literal
 from viewkeeper.algebra.literals import VOID, text_as
 from viewkeeper.algebra.type_rules import (
@@ -192,7 +192,7 @@ def null_if(left: Expression, right: Expression) -> Expression:
 
 def aggregate(name: str, args: Sequence[Expression], *, distinct: bool = False) -> Aggregate:
     """A call of a function of `aggregates`; the smallest of distinct values is the smallest of all."""
-    function, shown = FUNCTIONS[name], name.upper()
+    function, shown = AGGREGATE_FUNCTIONS[name], name.upper()
     if name == "count":
         counted = tuple(coerce(arg, types.INT) if arg.type == VOID else arg for arg in args)
         return Aggregate("count", counted, types.BIGINT, distinct=distinct)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from viewkeeper.algebra.aggregates import FUNCTIONS
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS
 from viewkeeper.model.syntax import Value
 from viewkeeper.model.types import SqlType
 
@@ -152,15 +152,16 @@ class Aggregate:
     type: SqlType
     distinct: bool = False
     filter: Expression | None = None
+    shown: str = field(default="", compare=False, repr=False)  # BOOL_AND is computed as MIN, and so names its column
 
     @property
     def nullable(self) -> bool:
-        return FUNCTIONS[self.function].nullable
+        return AGGREGATE_FUNCTIONS[self.function].nullable
 
     @property
     def fallible(self) -> bool:
         """Whether its value may not fit; what happens to single rows is the arguments' own matter."""
-        return FUNCTIONS[self.function].can_fail(self.arg_type, self.type)
+        return AGGREGATE_FUNCTIONS[self.function].can_fail(self.arg_type, self.type)
 
     @property
     def arg_type(self) -> SqlType:
@@ -170,7 +171,7 @@ class Aggregate:
     @property
     def needs_entries(self) -> bool:
         """Whether it is kept by distinct values: a PRE-AGGREGATION."""
-        return self.distinct or FUNCTIONS[self.function].is_end
+        return self.distinct or AGGREGATE_FUNCTIONS[self.function].is_end
 
     @property
     def text(self) -> str:

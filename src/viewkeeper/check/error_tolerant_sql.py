@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import expressions as exp
 
-from viewkeeper.algebra.aggregates import FUNCTIONS, NODES
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS, NODES, OF_CONDITIONS
 from viewkeeper.check.query_blocks import Block, known, parsed, parts_of, text_of
 from viewkeeper.errors import EpochFailed
 
@@ -22,8 +22,8 @@ _SAFE = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Star, exp.Paren, exp.Alias, exp.Tuple,
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
     exp.Is, exp.Between, exp.In, exp.Exists, exp.Case, exp.If, exp.Coalesce, exp.Nullif,
-    exp.CountIf, exp.Distinct, exp.Filter, exp.Where, exp.Ordered,
-    *(node for node, name in NODES.items() if not FUNCTIONS[name].has_try),
+    *OF_CONDITIONS, exp.Distinct, exp.Filter, exp.Where, exp.Ordered,
+    *(node for node, name in NODES.items() if not AGGREGATE_FUNCTIONS[name].has_try),
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import sqlglot
 from sqlglot import expressions as exp
 
-from viewkeeper.algebra.aggregates import FUNCTIONS, NODES, AggregateFunction, Asked
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS, NODES, AggregateFunction, Asked
 from viewkeeper.algebra.relations import Relation, Scan
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.errors import InvariantBroken, ViewKeeperError
@@ -126,7 +126,7 @@ class Block:
 
     @cached_property
     def sums(self) -> list[tuple[exp.AggFunc, SqlType]]:
-        """The calls of functions that sum, with the type of each one's argument."""
+        """The calls of functions that sum: they have an `error`. With the type of each one's argument."""
         calls = [call for call in self.aggregates() if type(call) in NODES and known(call).error is not None]
         items = [exp.alias_(argument_of(call).copy(), f"x{number}") for number, call in enumerate(calls)]
         types = [column.type for column in self.bound(items).columns] if calls else []
@@ -160,7 +160,7 @@ class Block:
 
 
 def known(call: exp.AggFunc) -> AggregateFunction:
-    return FUNCTIONS[NODES[type(call)]]
+    return AGGREGATE_FUNCTIONS[NODES[type(call)]]
 
 
 def argument_of(call: exp.AggFunc) -> exp.Expression:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from viewkeeper.algebra.aggregates import FUNCTIONS
+from viewkeeper.algebra.aggregates import AGGREGATE_NAMES
 from viewkeeper.cli.exit_codes import print_failure, print_interrupted
 from viewkeeper.cli.options import Form
 from viewkeeper.cli.terminal import print_text
@@ -42,7 +42,7 @@ _KEYWORDS = """ALL ALTER TABLE ADD COLUMN AND AS ASC BETWEEN BIGINT BINARY BOOLE
 DELETE DESC DESCRIBE DISTINCT DOUBLE DROP ELSE END EXCEPT EXISTS EXPLAIN FALSE FILTER FROM FULL GROUP HAVING IF IN INDEX
 INNER INSERT INTERSECT INTO IS JOIN KEY LEFT LIKE LIMIT MATERIALIZED NOT NULL ON OR ORDER OUTER PRIMARY RENAME REPLACE
 RIGHT SELECT SET SHOW STRING TABLES THEN TIMESTAMP TO TRUE UNION UPDATE USING VALUES VIEW VIEWS WHEN WHERE WITH""".split()
-_KEYWORDS += [name.upper() for name in FUNCTIONS]
+_KEYWORDS += [name.upper() for name in AGGREGATE_NAMES]
 _BEFORE_RELATIONS = re.compile(r"(^\\d|\b(from|join|into|update|describe|explain|table|view|on))\s+$", re.IGNORECASE)
 _DELIMITERS = " \t\n,;()=<>+-*/%'\"`."
 _ENTRIES_MAX = 1_000

@@ -21,7 +21,7 @@ from viewkeeper.errors import InvariantBroken, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
 from viewkeeper.sql.function_rows import STRICT, Function
-from viewkeeper.sql.function_table import FUNCTIONS
+from viewkeeper.sql.function_table import SCALARS
 
 # What Spark trims before it parses a string: all characters up to the blank, and DEL.
 _TRIMMED = r"[\x00-\x20\x7f]*"
@@ -75,7 +75,7 @@ _SHORT = 60  # characters of SQL that may be written several times
 
 
 def emit_function(call: Call, sqls: Sequence[str]) -> str:
-    function = FUNCTIONS.get(call.name)
+    function = SCALARS.get(call.name)
     if function is None:
         raise InvariantBroken(f"no DuckDB SQL for {call.name}")
     if function.nulls is not STRICT:  # its text handles NULL

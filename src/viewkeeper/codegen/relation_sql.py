@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from viewkeeper.algebra.aggregates import FUNCTIONS, SUMS
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS, SUMS
 from viewkeeper.algebra.expressions import Aggregate, Case, ColumnRef, Expression, Literal
 from viewkeeper.algebra.relations import (
     Aggregation,
@@ -50,7 +50,7 @@ def unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
 
 def aggregate_sql(call: Aggregate, names: Sequence[str]) -> str:
     """The value of `call` over the rows of a group; `names` are the columns of its arguments."""
-    return FUNCTIONS[call.function].value(_OfRows(call, names), call.arg_type, call.type)
+    return AGGREGATE_FUNCTIONS[call.function].value(_OfRows(call, names), call.arg_type, call.type)
 
 
 class _OfRows:

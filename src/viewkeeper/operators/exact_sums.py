@@ -175,7 +175,7 @@ def split_squares(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 # What is summed: for each kind of sum the parts (unit, mantissa) of each value.
-SPLITS: dict[str, Callable[[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]] = {
+DOUBLE_SUMS: dict[str, Callable[[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]] = {
     "sum": split,
     "squares": split_squares,
 }
@@ -256,7 +256,7 @@ def sum_lists(kind: str, lists: pa.ChunkedArray | pa.Array) -> pa.Array:
     lists = flat(lists)
     groups = np.repeat(np.arange(len(lists)), np.asarray(pc.fill_null(pc.list_value_length(lists), 0)))
     kept = pa.nulls(len(lists), pa.binary())
-    for units, mantissas in SPLITS[kind](np.asarray(lists.flatten())):
+    for units, mantissas in DOUBLE_SUMS[kind](np.asarray(lists.flatten())):
         kept = add_sums(kept, groups, units, pa.array(mantissas))
     return pc.if_else(lists.is_valid(), kept, None)
 

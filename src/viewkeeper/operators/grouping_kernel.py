@@ -21,7 +21,7 @@ from viewkeeper.codegen.expression_sql import guarded
 from viewkeeper.operators.contributions import contribution, entry_changes
 from viewkeeper.operators.delta_rows import Delta, run_edge
 from viewkeeper.operators.duck import run_row_by_row
-from viewkeeper.operators.exact_sums import SPLITS, are_exact, sum_any, sum_exact, whole_of
+from viewkeeper.operators.exact_sums import DOUBLE_SUMS, are_exact, sum_any, sum_exact, whole_of
 from viewkeeper.operators.messages import GROUPS, Channel, Input
 from viewkeeper.operators.operator import attribute_errors_to
 from viewkeeper.plan.nodes import AggregateNode, Given, Term
@@ -315,7 +315,7 @@ def _contributions_to_sums(
         column = evaluated.column(node.each.terms[argument].sql)
         there = np.flatnonzero(np.asarray(column.is_valid())[chosen])
         values = np.asarray(column.fill_null(0.0)).astype(np.float64)[chosen][there]
-        parts = SPLITS[one.kind](values)
+        parts = DOUBLE_SUMS[one.kind](values)
         signs = np.tile(evaluated.signs_where(None)[chosen][there], len(parts))
         units, mantissas = (np.concatenate([part[at] for part in parts]).astype(np.int64) for at in (0, 1))
         codes = np.tile(indexes[there], len(parts)) * _UNITS + units

@@ -356,7 +356,7 @@ def _add_values(
             change = exact_sums.sum_any(owners, signs, exact_sums.whole_of(numbers.combine_chunks()), len(was))
             new.append(exact_sums.add_exactly(was, change))
     for sums, kind in zip(known[count:], entries.facts.exact_sums, strict=True):
-        for splits, mantissas in exact_sums.SPLITS[kind](np.asarray(values)):
+        for splits, mantissas in exact_sums.DOUBLE_SUMS[kind](np.asarray(values)):
             sums = exact_sums.add_sums(sums, owners, splits, pa.array(mantissas * signs))
         new.append(sums)
     return new

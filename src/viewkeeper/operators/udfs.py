@@ -17,7 +17,7 @@ from duckdb.func import PythonUDFType
 
 from viewkeeper.algebra.aggregates import ROUND_SUM, SQUARE_DIGITS, VARIANCE, VARIANCE_OF_DOUBLES
 from viewkeeper.algebra.decimals import BASE_DIGITS
-from viewkeeper.operators.exact_sums import SPLITS, exact_variance, round_sums, sum_lists, variances, whole_numbers
+from viewkeeper.operators.exact_sums import DOUBLE_SUMS, exact_variance, round_sums, sum_lists, variances, whole_numbers
 from viewkeeper.plan.nodes import Computed
 
 
@@ -48,20 +48,20 @@ def _variances(
     return pa.array(found, pa.float64())
 
 
-_FUNCTIONS: dict[str, Function] = {
+_OF_ACCUMULATORS: dict[str, Function] = {
     ROUND_SUM: Function(round_sums, ("BLOB",)),
     VARIANCE: Function(_variances, ("HUGEINT",) * 10),
     VARIANCE_OF_DOUBLES: Function(variances, ("INTEGER", "BIGINT", "BLOB", "BLOB")),
 }
-_OF_LISTS = {f"{kind}_of_list": Function(partial(sum_lists, kind), ("DOUBLE[]",), "BLOB") for kind in SPLITS}
+_OF_LISTS = {f"{kind}_of_list": Function(partial(sum_lists, kind), ("DOUBLE[]",), "BLOB") for kind in DOUBLE_SUMS}
 
 
 def compute(one: Computed, columns: Mapping[str, pa.Array]) -> pa.Array:
     """The values, of columns by their names."""
-    return _FUNCTIONS[one.function].run(*(int(arg) if arg.isdecimal() else columns[arg] for arg in one.args))
+    return _OF_ACCUMULATORS[one.function].run(*(int(arg) if arg.isdecimal() else columns[arg] for arg in one.args))
 
 
 def provide(connection: duckdb.DuckDBPyConnection) -> None:
     """Let SQL that runs there call all of them. The connection must be closed before the interpreter ends."""
-    for name, known in (_FUNCTIONS | _OF_LISTS).items():
+    for name, known in (_OF_ACCUMULATORS | _OF_LISTS).items():
         connection.create_function(name, known.run, list(known.parameters), known.result, type=PythonUDFType.ARROW)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-from viewkeeper.algebra.aggregates import FUNCTIONS, SUMS, Kept
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS, SUMS, Kept
 from viewkeeper.algebra.canonical import spell
 from viewkeeper.algebra.expressions import Aggregate, AggregationRef, ColumnRef, Expression, columns_of, walk
 from viewkeeper.algebra.relations import Grouping, Output
@@ -54,7 +54,7 @@ class Accumulators:
         self.arguments: list[Expression] = []
         self._places: dict[str, int] = {}  # of arguments, by what they mean
         self.states = list[Accumulator]()
-        self._states: dict[tuple[str, int, int], int] = {}  # the place of each, by the sum, its argument and the limb
+        self._states: dict[tuple[str, int, int], int] = {}  # the place of each, by the sum, its argument and the part
         self.exact_sums: dict[DoubleSum, int] = {}  # and the place of each, as of the next
         self.computed: dict[Computed, int] = {}
         self.entries: list[EntryPlan] = []
@@ -68,7 +68,7 @@ class Accumulators:
 
     def finished(self, call: Aggregate) -> Finished:
         kept = _Noted(self.kept_of(call))
-        return Finished(FUNCTIONS[call.function].value(kept, call.arg_type, call.type), frozenset(kept.names))
+        return Finished(AGGREGATE_FUNCTIONS[call.function].value(kept, call.arg_type, call.type), frozenset(kept.names))
 
     @property
     def record(self) -> list[tuple[str, Column]]:
@@ -104,8 +104,8 @@ class Accumulators:
             self.arguments.append(arg)
         return index
 
-    def add(self, wanted: Accumulator, kind: str, argument: int = 0, limb: int = 0) -> str:
-        index = _place(self._states, (kind, argument, limb))
+    def add(self, wanted: Accumulator, kind: str, argument: int = 0, part: int = 0) -> str:
+        index = _place(self._states, (kind, argument, part))
         if index == len(self.states):
             self.states.append(wanted)
         return f"s{index}"
@@ -139,10 +139,10 @@ class _KeptOfCall:
             return [f"t{_place(self.kept.exact_sums, DoubleSum(index, kind))}"]
         names = []
         value, condition = unfiltered(arg)
-        for limb, number in enumerate(_numbers(kind, emit(value), arg.type)):
-            column = Column(f"{kind}({arg.text}){f' limb {limb}' if limb else ''}", INT128, nullable=False)
+        for part, number in enumerate(_numbers(kind, emit(value), arg.type)):
+            column = Column(f"{kind}({arg.text}){f' part {part}' if part else ''}", INT128, nullable=False)
             accumulator = Accumulator(column, term_of(value, number), filter=condition)
-            names.append(self.kept.add(accumulator, kind, index, limb))
+            names.append(self.kept.add(accumulator, kind, index, part))
         return names
 
     def end(self, *, is_last: bool) -> str:
@@ -162,10 +162,10 @@ class _KeptOfCall:
             entries[number] = replace(plan, facts=replace(plan.facts, exact_sums=tuple(kinds)))
             return [f"y{number}_{index}"]
         adds, columns, indexes = _places(plan.adds), list(plan.facts.sums), []
-        for limb, sql in enumerate(_numbers(kind, "e0", arg.type)):
+        for part, sql in enumerate(_numbers(kind, "e0", arg.type)):
             indexes.append(_place(adds, sql))
             if indexes[-1] == len(columns):
-                columns.append(Column(f"{kind}(distinct {arg.text}) limb {limb}", INT128, nullable=False))
+                columns.append(Column(f"{kind}(distinct {arg.text}) part {part}", INT128, nullable=False))
         entries[number] = replace(plan, facts=replace(plan.facts, sums=tuple(columns)), adds=tuple(adds))
         return [f"x{number}_{index}" for index in indexes]
 

@@ -38,7 +38,7 @@ _FIRST_OF_GROUP = (
 _ONE_GROUP = "; without PARTITION BY, g is a constant: (SELECT *, 1 AS g FROM t) in place of t"
 _ANY_FUNCTION = "store the value in a column, or compute it when reading"
 
-AGGREGATES: dict[str, str] = {
+INSTEAD_OF_AGGREGATES: dict[str, str] = {
     **dict.fromkeys(
         "string_agg listagg group_concat collect_list collect_set array_agg array_concat_agg".split(), _LISTS
     ),
@@ -46,7 +46,7 @@ AGGREGATES: dict[str, str] = {
         "median percentile percentile_cont percentile_disc percentile_approx approx_percentile quantile mode".split(),
         _SHARES,
     ),
-    "std": "use STDDEV(x)",
+    **{foreign: f"use {name.upper()}(x)" for foreign, name in {**aggregates.FOREIGN_NAMES, "std": "stddev"}.items()},
     **dict.fromkeys("corr covar_pop covar_samp regr_slope regr_intercept regr_r2".split(), _PAIRS),
     **dict.fromkeys("first last first_value last_value any_value".split(), _ORDERED),
     **dict.fromkeys(
@@ -56,7 +56,7 @@ AGGREGATES: dict[str, str] = {
     **dict.fromkeys(("some", "any"), "use BOOL_OR(x)"),
     **dict.fromkeys(("grouping", "grouping_id"), _GROUPINGS),
 }
-FUNCTIONS: dict[str, str] = {
+INSTEAD_OF_FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("pow", "power"), _SQUARE),
     **dict.fromkeys("exp expm1 ln log log2 log10 log1p cbrt".split(), _LAST_BITS),
     **dict.fromkeys("sin cos tan asin acos atan atan2 sinh cosh tanh degrees radians".split(), _LAST_BITS),
@@ -87,7 +87,8 @@ FUNCTIONS: dict[str, str] = {
     "try_cast": "of texts with up to 9 digits and no sign: CASE WHEN LENGTH(x) BETWEEN 1 AND 9 AND "
     "TRANSLATE(x, '0123456789', '') = '' THEN CAST(x AS INT) END",
     **dict.fromkeys(("try_divide", "safe_divide"), "write a / NULLIF(b, 0)"),
-    "iff": "write IF(condition, value, other value)",
+    **dict.fromkeys(("strpos", "str_position"), "use INSTR(s, part)"),
+    **dict.fromkeys(("iff", "iif"), "write IF(condition, value, other value)"),
     "zeroifnull": "write COALESCE(x, 0)",
     "collate": "strings are ordered by their bytes; compare LOWER(x)",
     **dict.fromkeys("array struct named_struct map explode posexplode inline transform size".split(), _ELEMENTS),
@@ -126,14 +127,14 @@ _RANKS = {"rank": "COUNT(b.k)", "row_number": "COUNT(b.k)", "dense_rank": "COUNT
 
 
 def of_function(name: str) -> str:
-    return FUNCTIONS.get(name, _ANY_FUNCTION)
+    return INSTEAD_OF_FUNCTIONS.get(name, _ANY_FUNCTION)
 
 
 def of_aggregate(node: exp.Expression, name: str) -> str:
     """What to write instead of an aggregate, which is a node of a query."""
     if name not in ("max_by", "arg_max", "min_by", "arg_min"):
-        known = [*map(str.upper, aggregates.FUNCTIONS), "BOOL_AND", "BOOL_OR", "COUNT_IF"]
-        return AGGREGATES.get(name, f"supported aggregates are {', '.join(known[:-1])} and {known[-1]}")
+        known = [*map(str.upper, aggregates.AGGREGATE_NAMES)]
+        return INSTEAD_OF_AGGREGATES.get(name, f"supported aggregates are {', '.join(known[:-1])} and {known[-1]}")
     query, end = node.find_ancestor(exp.Select), "MAX" if "max" in name else "MIN"
     ties = f"of rows with the same y the largest x, where {end}_BY takes any"
     if query is not None and query.args.get("group"):
@@ -150,7 +151,7 @@ def of_window(node: exp.Window, name: str) -> str:
         return f"{_NUMBERED}: SELECT a.k, b.x FROM t a LEFT JOIN t b ON {group}b.n = a.n {sign} 1"
     if name in _RANKS:
         return f"SELECT a.k, {_RANKS[name]} + 1 {_BEFORE}, {_NOT_NULL}{_TIES.get(name, '')}{is_one_group}"
-    if name not in aggregates.FUNCTIONS:
+    if name not in aggregates.AGGREGATE_FUNCTIONS:
         return _ANY_FUNCTION
     call = f"{name.upper()}(*)" if isinstance(node.this.this, exp.Star) else f"{name.upper()}(x)"
     match _frame(node):
@@ -195,7 +196,7 @@ _NOT_DETERMINISTIC = frozenset(
     "rand random randn uuid now getdate sysdate current_date current_timestamp current_time localtimestamp curdate "
     "monotonically_increasing_id input_file_name current_user session_user shuffle".split()
 )
-_FUNCTIONS = [*filter(str.isidentifier, NAMED), *aggregates.FUNCTIONS]
+_KNOWN_NAMES = [*filter(str.isidentifier, NAMED), *aggregates.AGGREGATE_NAMES]
 # The classes that sqlglot uses for operators, and the words that a user writes.
 _WORDS: dict[type[exp.Expression], str] = {
     exp.RegexpLike: "RLIKE or REGEXP",
@@ -300,14 +301,14 @@ def _refuse_named(node: exp.Expression, name: str) -> UnsupportedSql:
     word = name.lower()
     if word in _NOT_DETERMINISTIC or (word == "unix_timestamp" and not node.expressions):
         return UnsupportedSql(f"{name} is not deterministic", "store the value in a column, or write it as a literal")
-    if word in AGGREGATES or isinstance(node, exp.AggFunc):
+    if word in INSTEAD_OF_AGGREGATES or isinstance(node, exp.AggFunc):
         return UnsupportedSql(f"the aggregate {name} is not supported", of_aggregate(node, word))
     if isinstance(node, exp.Tuple):
         return UnsupportedSql(f"{name} is not supported", of_row_value(node))
     if not isinstance(node, exp.Func) or type(node) in _WORDS:
-        return UnsupportedSql(f"{name} is not supported", FUNCTIONS.get(word))
-    is_unknown = isinstance(node, exp.Anonymous) and word not in FUNCTIONS
-    near = nearest(word, _FUNCTIONS, likeness=0.8) if is_unknown else []
+        return UnsupportedSql(f"{name} is not supported", INSTEAD_OF_FUNCTIONS.get(word))
+    is_unknown = isinstance(node, exp.Anonymous) and word not in INSTEAD_OF_FUNCTIONS
+    near = nearest(word, _KNOWN_NAMES, likeness=0.8) if is_unknown else []
     return UnsupportedSql(f"the function {name} is not supported", question(near) if near else of_function(word))
 
 

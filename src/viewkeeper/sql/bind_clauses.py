@@ -38,9 +38,18 @@ def select_items(tree: exp.Select, scope: Scope) -> list[Output]:
             check_name(node.alias, "column")
             name = node.alias
         else:
-            name = scope.find(inner).name if isinstance(inner, exp.Column) else bound.text
+            name = scope.find(inner).name if isinstance(inner, exp.Column) else rewrite(bound, _as_shown).text
         items.append(Output(name, bound))
     return items
+
+
+def _as_shown(node: Expression) -> Expression | None:
+    """An aggregate of conditions by its own name; that of COUNT_IF is kept as a FILTER."""
+    if not isinstance(node, Aggregate) or not node.shown:
+        return None
+    if node.args or node.filter is None:
+        return replace(node, function=node.shown)
+    return replace(node, function=node.shown, args=(node.filter,), filter=None)
 
 
 def _starred(node: exp.Expression, star: exp.Star, scope: Scope) -> list[Output]:

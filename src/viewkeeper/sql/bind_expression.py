@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from viewkeeper.algebra import construct
-from viewkeeper.algebra.aggregates import FUNCTIONS, NODES
+from viewkeeper.algebra.aggregates import AGGREGATE_FUNCTIONS, NODES, OF_CONDITIONS
 from viewkeeper.algebra.expressions import Aggregate, Expression, Literal, walk
 from viewkeeper.algebra.literals import VOID, read_literal, target_type
 from viewkeeper.errors import SqlError, UnsupportedSql
@@ -80,7 +80,7 @@ def _bind_column(node: exp.Column, scope: Scope) -> Expression:
 
 def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
     shown = name_of(node).upper()
-    name = shown.lower() if shown.lower() in FUNCTIONS else NODES[type(node)]
+    name = shown.lower() if shown.lower() in AGGREGATE_FUNCTIONS else NODES[type(node)]
     if scope.barred is not None:
         raise SqlError(f"{shown}() cannot stand in {scope.barred}", _BELONGS)
     if node.expressions:
@@ -93,11 +93,11 @@ def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
     distinct = isinstance(node.this, exp.Distinct)
     inner = replace(scope, barred="another aggregate")
     args = [bind_expression(arg, inner) for arg in (node.this.expressions if distinct else (node.this,))]
-    if type(node) in FUNCTIONS[name].of_booleans:
+    if type(node) in OF_CONDITIONS:
         args = [construct.boolean(arg, shown) for arg in args]
     if distinct and len(args) > 1 and name != "count":
         raise UnsupportedSql(f"{shown}(DISTINCT …) of several columns is not supported", "name one column")
-    return construct.aggregate(name, args, distinct=distinct)
+    return replace(construct.aggregate(name, args, distinct=distinct), shown=OF_CONDITIONS.get(type(node), ""))
 
 
 def _bind_filter(node: exp.Filter, scope: Scope) -> Expression:
@@ -116,7 +116,8 @@ def _bind_count_if(node: exp.CountIf, scope: Scope) -> Expression:
         hint = "it is 0 or 1: COALESCE(CAST(BOOL_OR(condition) AS BIGINT), 0)"
         raise UnsupportedSql("COUNT_IF(DISTINCT …) is not supported", hint)
     condition = bind_expression(node.this, replace(scope, barred="another aggregate"))
-    return construct.filtered(construct.aggregate("count", ()), construct.boolean(condition, "COUNT_IF"))
+    counted = replace(construct.aggregate("count", ()), shown=OF_CONDITIONS[exp.CountIf])
+    return construct.filtered(counted, construct.boolean(condition, "COUNT_IF"))
 
 
 def _bind_is(node: exp.Is, scope: Scope) -> Expression:

@@ -137,7 +137,7 @@ def _bind_source(node: exp.Expression, env: Environment) -> From:
             raise UnsupportedSql("VALUES in FROM is not supported", "put the rows into a table")
         case exp.Table(this=exp.Func() as function):
             name = name_of(function)
-            hint = alternatives.FUNCTIONS.get(name.lower(), _TAKEN)
+            hint = alternatives.INSTEAD_OF_FUNCTIONS.get(name.lower(), _TAKEN)
             raise UnsupportedSql(f"the function {name} in FROM is not supported", hint)
     raise UnsupportedSql(f"{node.sql(dialect='spark')} in FROM is not supported", _TAKEN)
 

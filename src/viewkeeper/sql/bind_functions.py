@@ -20,7 +20,7 @@ from viewkeeper.model.types import STRING
 from viewkeeper.sql import alternatives
 from viewkeeper.sql.alternatives import refuse_expression
 from viewkeeper.sql.function_rows import read_text
-from viewkeeper.sql.function_table import FUNCTIONS, NAMED, extract
+from viewkeeper.sql.function_table import NAMED, SCALARS, extract
 
 _MONTHS = {"year": 12, "month": 1}
 _SECONDS = {"week": 7 * 86_400, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
@@ -37,7 +37,7 @@ def shift_by_days(operator: str, left: Expression, right: Expression) -> Express
         raise UnsupportedSql(f"{left.type} {operator} {right.type} is not supported", "DATEDIFF(a, b) gives days")
     if right.type != types.INT:
         raise TypeMismatch(f"DATE {operator} {right.type} is not defined", "add an INT, or an INTERVAL literal")
-    return FUNCTIONS["date_add" if operator == "+" else "date_sub"].bind([left, right])
+    return SCALARS["date_add" if operator == "+" else "date_sub"].bind([left, right])
 
 
 def shift_by_interval(operator: str, arg: Expression, interval: exp.Interval) -> Expression:
@@ -48,10 +48,10 @@ def shift_by_interval(operator: str, arg: Expression, interval: exp.Interval) ->
     count = -count if operator == "-" else count
     if unit in _MONTHS:
         months = Literal(count * _MONTHS[unit], types.INT)
-        return FUNCTIONS["add_months" if arg.type == types.DATE else "timestamp_add_months"].bind([arg, months])
+        return SCALARS["add_months" if arg.type == types.DATE else "timestamp_add_months"].bind([arg, months])
     if arg.type == types.DATE and unit in ("week", "day"):
-        return FUNCTIONS["date_add"].bind([arg, Literal(count * (7 if unit == "week" else 1), types.INT)])
-    return FUNCTIONS["timestamp_add_micros"].bind([arg, Literal(count * _SECONDS[unit] * 1_000_000, types.BIGINT)])
+        return SCALARS["date_add"].bind([arg, Literal(count * (7 if unit == "week" else 1), types.INT)])
+    return SCALARS["timestamp_add_micros"].bind([arg, Literal(count * _SECONDS[unit] * 1_000_000, types.BIGINT)])
 
 
 def _read_interval(node: exp.Interval) -> tuple[int, str]:
@@ -98,7 +98,7 @@ def _bind_bits(node: exp.Expression, bind: Bind) -> Expression:
     sides = (node.this, node.expression)
     if any(type(side) in _BITS and type(side) is not type(node) for side in sides):
         raise UnsupportedSql(f"{node.sql(dialect='spark')} mixes bit operators", "write parentheses")
-    return FUNCTIONS[_BITS[type(node)]].bind([bind(side) for side in sides])
+    return SCALARS[_BITS[type(node)]].bind([bind(side) for side in sides])
 
 
 def _bind_like(node: exp.Expression, bind: Bind) -> Expression:
@@ -110,7 +110,7 @@ def _bind_like(node: exp.Expression, bind: Bind) -> Expression:
     pattern = read_text(bind(inner.expression), "like")
     if len(mark) != 1 or mark in "%_":
         raise UnsupportedSql(f"{mark!r} cannot be the ESCAPE of LIKE", "choose one character, but not % or _")
-    like = FUNCTIONS["like"].bind([bind(inner.this), Literal(_with_backslashes(pattern, mark), STRING)])
+    like = SCALARS["like"].bind([bind(inner.this), Literal(_with_backslashes(pattern, mark), STRING)])
     return negation(like) if inner.args.get("negate") else like
 
 
@@ -128,7 +128,7 @@ def _with_backslashes(pattern: str, mark: str) -> str:
 
 def _bind_in_order(function: str, *names: str) -> Callable[[exp.Expression, Bind], Expression]:
     """A node whose operands have these names; what is not there was left out."""
-    return lambda node, bind: FUNCTIONS[function].bind([bind(node.args[name]) for name in names if node.args.get(name)])
+    return lambda node, bind: SCALARS[function].bind([bind(node.args[name]) for name in names if node.args.get(name)])
 
 
 def _bind_trim(node: exp.Expression, bind: Bind) -> Expression:
@@ -144,7 +144,7 @@ SYNTAX: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.Trim: _bind_trim,
     exp.Substring: _bind_in_order("substring", "this", "start", "length"),
     exp.StrPosition: _bind_in_order("locate", "substr", "this", "position"),
-    exp.Concat: lambda node, bind: FUNCTIONS["concat"].bind([bind(part) for part in node.expressions]),
+    exp.Concat: lambda node, bind: SCALARS["concat"].bind([bind(part) for part in node.expressions]),
     exp.DPipe: _bind_in_order("concat", "this", "expression"),
     exp.BitwiseNot: _bind_in_order("~", "this"),
     **dict.fromkeys(_BITS, _bind_bits),

@@ -1,6 +1,6 @@
 """The table of functions: a row for each, from which calls are bound, DuckDB SQL is written and docs/sql.md is made.
 
-In: bound arguments, for rules. Out: `FUNCTIONS` by the names in bound calls, `NAMED` by the names that users call. Always:
+In: bound arguments, for rules. Out: `SCALARS` by the names in bound calls, `NAMED` by the names that users call. Always:
 a function has Spark's names, types, values and order of evaluation; what engines compute to different bits (powers,
 logarithms, rounding of DOUBLE) is not here. A new function is a row, with a rule where types and a template do not do.
 """
@@ -176,9 +176,9 @@ STRINGS: Rows = (
              notes="without characters blanks, here and below"),
     Function("ltrim", "s [, chars]", (text, fixed_text), STRING, texts.trim, syntax="TRIM(LEADING [chars FROM] s)"),
     Function("rtrim", "s [, chars]", (text, fixed_text), STRING, texts.trim, syntax="TRIM(TRAILING [chars FROM] s)"),
-    Rewrite("btrim", "s [, chars]", lambda args: FUNCTIONS["trim"].bind(args), "STRING; a literal", "STRING"),
-    Rewrite("ltrim", "[chars,] s", lambda args: FUNCTIONS["ltrim"].bind(args[::-1]), "a literal; STRING", "STRING"),
-    Rewrite("rtrim", "[chars,] s", lambda args: FUNCTIONS["rtrim"].bind(args[::-1]), "a literal; STRING", "STRING"),
+    Rewrite("btrim", "s [, chars]", lambda args: SCALARS["trim"].bind(args), "STRING; a literal", "STRING"),
+    Rewrite("ltrim", "[chars,] s", lambda args: SCALARS["ltrim"].bind(args[::-1]), "a literal; STRING", "STRING"),
+    Rewrite("rtrim", "[chars,] s", lambda args: SCALARS["rtrim"].bind(args[::-1]), "a literal; STRING", "STRING"),
     Function("like", "s, pattern", (text, fixed_text), BOOLEAN, texts.like, syntax="s LIKE pattern [ESCAPE c]",
              notes="the escape, by default `\\\\`, precedes `%`, `_` or itself"),
     Function("upper", "s", (text,), STRING, lambda call, arg: letter_case.upper(arg), also="ucase",
@@ -259,9 +259,9 @@ DATES: Rows = (
 # fmt: on
 SECTIONS: dict[str, Rows] = {"numbers": NUMBERS, "any type": CHOICES, "strings": STRINGS, "dates and times": DATES}
 _ROWS = [row for rows in SECTIONS.values() for row in rows]
-FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS if isinstance(row, Function)}
+SCALARS: dict[str, Function] = {row.name: row for row in _ROWS if isinstance(row, Function)}
 NAMED: dict[str, Function | Rewrite] = {name: row for row in _ROWS for name in row.names}
-_PARTS = {word: row for row in FUNCTIONS.values() for word in row.parts.split()}
+_PARTS = {word: row for row in SCALARS.values() for word in row.parts.split()}
 
 
 def extract(field: str, arg: Expression) -> Expression:

@@ -25,7 +25,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
-from viewkeeper.algebra.aggregates import NODES
+from viewkeeper.algebra.aggregates import FOREIGN_NAMES, NODES, OF_CONDITIONS
 from viewkeeper.errors import DuplicateName, SqlError, UnsupportedSql
 from viewkeeper.model.syntax import WRITTEN
 from viewkeeper.sql.function_table import NAMED
@@ -34,18 +34,16 @@ from viewkeeper.sql.function_table import NAMED
 PLAIN = frozenset(NAMED) | frozenset(
     "position unix_timestamp to_unix_timestamp from_unixtime date_format to_timestamp".split()
 )
-_NOT_SPARK = frozenset({"STDEV"})  # names that sqlglot knows and Spark does not
+# Names that sqlglot knows and Spark does not.
+_NOT_SPARK = {*FOREIGN_NAMES, *"iif strpos str_position date_to_date_str time_to_time_str ts_or_ds_to_date_str".split()}
+_LEFT_AS_CALLS = PLAIN | _NOT_SPARK
 # These have a special syntax besides the call: POSITION(a IN b).
 _OWN_SYNTAX = frozenset({"POSITION"})
 
 
 class ViewSpark(Spark):
     class Parser(Spark.Parser):
-        FUNCTIONS = {
-            name: made
-            for name, made in Spark.Parser.FUNCTIONS.items()
-            if name.lower() not in PLAIN and name not in _NOT_SPARK
-        }
+        FUNCTIONS = {name: read for name, read in Spark.Parser.FUNCTIONS.items() if name.lower() not in _LEFT_AS_CALLS}
         FUNCTION_PARSERS = {
             name: read
             for name, read in Spark.Parser.FUNCTION_PARSERS.items()
@@ -67,7 +65,7 @@ class ViewSpark(Spark):
             return found
 
         def validate_expression(self, expression: exp.Expression, args: list | None = None) -> exp.Expression:
-            if args is not None and isinstance(expression, (*NODES, exp.CountIf)):
+            if args is not None and isinstance(expression, (*NODES, *OF_CONDITIONS)):
                 _check_count(expression, self._called.upper(), len(args), self._prev)
             return super().validate_expression(expression, args)
 
@@ -84,13 +82,12 @@ class ViewSpark(Spark):
 
 
 Part = TypeVar("Part")
-_OF_CONDITIONS = (exp.LogicalAnd, exp.LogicalOr, exp.CountIf)
 
 
 def _check_count(aggregate: exp.Expression, name: str, given: int, at: Token) -> None:
     """Raise unless the aggregate has one argument; the binder says of COUNT, MIN and MAX what to write for several."""
     if given == 0 or (given > 1 and not isinstance(aggregate, (exp.Count, exp.Min, exp.Max))):
-        written = f"{name}({'condition' if isinstance(aggregate, _OF_CONDITIONS) else 'column'})"
+        written = f"{name}({'condition' if type(aggregate) in OF_CONDITIONS else 'column'})"
         hint = f"write {written}, or COUNT(*)" if name == "COUNT" else f"write {written}"
         raise SqlError(f"line {at.line}, column {at.col}: {name} takes one argument, not {given}", hint)
 

@@ -149,6 +149,7 @@ def test_a_command_that_makes_no_sense_is_refused(text: str) -> None:
         ("", "sel", ["select"]),
         ("", "zzz", []),
         ("SELECT ", "STDDEV_", ["STDDEV_POP", "STDDEV_SAMP"]),
+        ("SELECT ", "bool_", ["bool_and", "bool_or"]),
     ],
 )
 def test_names_and_keywords_are_completed(before: str, text: str, found: list[str]) -> None:

@@ -71,6 +71,6 @@ def test_a_narrow_sum_keeps_one_accumulator_and_a_wide_one_two() -> None:
         )
         query = bind_query("SELECT SUM(x) AS s, AVG(x) AS a FROM t", lambda _, table=table: Scan(table))
         kept[digits] = [column.name for column in lower_view(query).root.state]
-    narrow, wide = ["count(*)", "count(x)", "sum(x)"], ["count(*)", "count(x)", "sum(x)", "sum(x) limb 1"]
+    narrow, wide = ["count(*)", "count(x)", "sum(x)"], ["count(*)", "count(x)", "sum(x)", "sum(x) part 1"]
 
     assert kept == {12: narrow, 28: narrow, 29: wide, 38: wide}

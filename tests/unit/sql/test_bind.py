@@ -67,6 +67,26 @@ def test_a_column_keeps_its_declared_spelling_and_an_expression_its_canonical_te
     assert names("SELECT COUNT( * ), SUM(Price) FROM orders") == ["count(*)", "sum(price)"]
 
 
+def test_an_aggregate_of_conditions_keeps_its_name_in_that_of_a_column() -> None:
+    assert names("SELECT BOOL_AND(Id > 1), MIN(Id > 1), NOT bool_or(Id = 2) FROM orders") == [
+        "bool_and(id > 1)",
+        "min(id > 1)",
+        "not bool_or(id = 2)",
+    ]
+    assert names("SELECT COUNT_IF(region = 'A'), COUNT(*) FILTER (WHERE region = 'A') FROM orders") == [
+        "count_if(region = 'A')",
+        "count(*) filter (where region = 'A')",
+    ]
+    assert names(
+        "SELECT BOOL_OR(Id = 1) FILTER (WHERE Id > 0), COUNT_IF(Id = 1) FILTER (WHERE Id > 0) FROM orders"
+    ) == [
+        "bool_or(id = 1) filter (where id > 0)",
+        "count_if((id > 0) and (id = 1))",
+    ]
+    two = bind("SELECT BOOL_AND(Id > 1), MIN(Id > 1) FROM orders")
+    assert [aggregate.text for aggregate in grouping(two).aggregates] == ["min(id > 1)"]
+
+
 def test_star_gives_all_columns_and_mixes_with_others() -> None:
     assert names("SELECT o.*, amount + 1 AS x FROM orders o") == ["Id", "region", "amount", "price", "x"]
 

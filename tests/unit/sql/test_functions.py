@@ -16,7 +16,7 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import DATE, INT, STRING, TIMESTAMP, SqlType, decimal
 from viewkeeper.sql.bind_query import bind_query
 from viewkeeper.sql.function_rows import INT_MAX, Function, Together, integer, number, text
-from viewkeeper.sql.function_table import FUNCTIONS, NAMED, SECTIONS
+from viewkeeper.sql.function_table import NAMED, SCALARS, SECTIONS
 
 TABLE = TableSchema(
     TableId(1),
@@ -104,7 +104,7 @@ def test_a_function_is_added_by_one_row(monkeypatch: pytest.MonkeyPatch) -> None
     row = Function(
         "twice", "s [, n]", (text, integer), STRING, "repeat({0}, {1})", also="doubled", default=Literal(2, INT)
     )
-    monkeypatch.setitem(FUNCTIONS, "twice", row)
+    monkeypatch.setitem(SCALARS, "twice", row)
     for name in row.names:
         monkeypatch.setitem(NAMED, name, row)
 
@@ -122,10 +122,10 @@ def test_no_name_stands_in_two_rows() -> None:
     bound = [row.name for row in rows if isinstance(row, Function)]
 
     assert sorted(called) == sorted(NAMED)
-    assert sorted(bound) == sorted(FUNCTIONS)
+    assert sorted(bound) == sorted(SCALARS)
 
 
-@pytest.mark.parametrize("row", FUNCTIONS.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", SCALARS.values(), ids=lambda row: row.name)
 def test_a_row_has_a_kind_for_each_argument_that_it_lists(row: Function) -> None:
     listed = re.findall(r"\w+|…", row.arguments)
 
