@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests, with VIEWKEEPER_DEEP=1 the deep ones too. There is a worker more than cores, for many tests wait for other
+# Runs the tests, with VIEWKEEPER_DEEP=1 the deep ones too. There are two workers more than cores, for many tests wait for other
 # processes. Arguments go to pytest.
 #
 # Without Java all tests that need no JVM run, without Graphviz all that draw nothing; then a line says what did not, and the
@@ -11,7 +11,7 @@ unset PYTHONDONTWRITEBYTECODE
 
 # tests/services needs servers and is started by itself.
 pytest=(.venv/bin/python -m pytest --ignore tests/services)
-workers=(-n "$(($(getconf _NPROCESSORS_ONLN) + 1))" --maxprocesses 4 --no-loadscope-reorder --durations 10)
+workers=(-n "$(($(getconf _NPROCESSORS_ONLN) + 2))" --maxprocesses 4 --no-loadscope-reorder --durations 10)
 
 missing=()
 scripts/ensure_graphviz.sh -q ||

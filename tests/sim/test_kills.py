@@ -1,6 +1,6 @@
 """kill -9 of the pipeline at every named point: what is left equals the run without kills, byte for byte.
 
-Every run kills at each third point once, at a hit drawn from a fixed seed; a deep one does so at each point and in more
+Every run kills at each fourth point once, at a hit drawn from a fixed seed; a deep one does so at each point and in more
 worlds, and kills, by a seed of its own, at the first hit of each point and at later ones, and then at pairs of points. The
 laboratory (`tests/support/kill_lab.py`) runs the schedules in forked children.
 """
@@ -32,7 +32,7 @@ def test_a_kill_at_any_named_point_leaves_the_dump_of_the_run_without_kills(
     tmp_path: Path, seed: int, log: str, views: str
 ) -> None:
     with Laboratory(tmp_path, seed, log, views) as lab:
-        schedules = each_point_once(lab.hits, random.Random(seed))[:: 1 if tiers.is_deep() else 3]
+        schedules = each_point_once(lab.hits, random.Random(seed))[:: 1 if tiers.is_deep() else 4]
         fired = kill(lab, schedules)
 
     assert set(lab.hits) == set(LAB_POINTS[views])
