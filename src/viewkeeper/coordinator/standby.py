@@ -3,7 +3,7 @@
 In: a store. Out: a claim. Always: a holder that shows signs of life keeps its claim, unless its epoch takes longer than
 the standby allows. After a death the claim is free at once; a holder that is stopped, or cannot reach the store, loses it
 after some seconds without a heartbeat, and is fenced off by the epoch record. Only time between two looks that are close
-together counts, because a standby may be stopped too; clocks of two processes are never compared.
+together counts, because a standby may be stopped too; clocks are not compared, but by a store's own claim over HBase.
 """
 
 from __future__ import annotations
