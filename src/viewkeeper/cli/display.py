@@ -269,7 +269,7 @@ def choose_display(*, as_json: bool) -> Display:
 
 def describe(progress: PipelineProgress, lag: Lag, *, stopping: bool) -> str:
     """The line: epoch, lag, rate."""
-    if progress.standing_by:
+    if progress.standing_by and not progress.waiting:
         silent = progress.standing_by.silent_seconds
         how_long = f" · silent for {silent:.0f} s" if silent >= _SILENT_SECONDS else ""
         return _standing_by(progress.standing_by) + how_long

@@ -161,13 +161,14 @@ def _run(
 
 
 def _sink(progress: PipelineProgress, stop: threading.Event, *, until_caught_up: bool) -> EventSink:
-    from viewkeeper.events import Committed, StandingBy
+    from viewkeeper.events import Committed, StandingBy, Waiting
 
     def take(event: Event) -> None:
         progress.take(event)
         # Stopping is safe at any moment; after a commit nothing has to be done again.
         is_between = until_caught_up and isinstance(event, Committed)
-        if stop.is_set() and (is_between or isinstance(event, StandingBy)):
+        is_standby = isinstance(event, (StandingBy, Waiting)) and not (until_caught_up or progress.is_running)
+        if stop.is_set() and (is_between or is_standby):
             raise _StopNow
 
     return take

@@ -12,6 +12,7 @@ import atexit
 import os
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -72,6 +73,7 @@ class Pipeline:
         self._loop: EpochLoop | None = None
         self._turn = threading.RLock()  # requests of other threads are done between its own runs
         self._is_at_work = self._is_closed = False
+        owner = uuid.uuid4().hex  # of all tries: who tries again is no other pipeline
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
 
         def own(claim: Claim) -> Coordinator:  # which refers to no pipeline: one ends with the last reference to it
@@ -84,6 +86,7 @@ class Pipeline:
                 managers=bounds,
                 claim=claim,
                 inherits=standby,
+                owner=owner,
                 where=lambda: runner.where,
             )
 

@@ -67,7 +67,7 @@ class Snapshot:
             self.catalog: Catalog = database.catalog()
             now = store.read_frontier()
             versions = {self.catalog.version, moment.frontier.catalog_version, now.catalog_version}
-            if now.floor <= moment.epoch and len(versions) == 1:
+            if now.floor <= moment.epoch and len(versions) == 1 and now.anew == moment.frontier.anew:
                 self._moment: ReadTimestamp = moment.kept_from(now.floor)
                 break
             self._held.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -72,9 +72,13 @@ class View:
                 row = dict(self._unfilled_pairs(definition)).get(encoded)
                 return None if row is None else record_of(definition, encoded, row)
             at = partition, definition.node.table, encoded
-            row = self._held[0].get(*at) if self._held else self._database.store.get_record(*at, moment)
-            if self._held or self._still(moment):
+            if self._held:
+                row = self._held[0].get(*at)
                 return None if row is None else record_of(definition, encoded, row)
+            with suppress(StaleRead):  # of a moment that is over
+                row = self._database.store.get_record(*at, moment)
+                if self._still(moment):
+                    return None if row is None else record_of(definition, encoded, row)
 
     def _place(self, definition: ViewDefinition, key: Sequence[object]) -> tuple[int, bytes]:
         node = definition.node

@@ -47,7 +47,6 @@ from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits, ManagerBounds
 
 _DAMAGED = "a record is of an epoch that never was: its bytes were changed"
-_SMALLER = "the next one is smaller; give the pipeline more memory if they end too"
 _FILL_ANEW = "viewkeeper rebuild URL VIEW… gives up what is lost, and fills all views anew from their tables"
 
 
@@ -81,13 +80,14 @@ class Coordinator:
         managers: ManagerBounds | None = None,
         claim: Claim | None = None,
         inherits: bool = False,
+        owner: str | None = None,
         where: Callable[[], Where] = Where,
     ) -> None:
         self._store = store
         self._runner = runner
         self._where = where  # the runner ran the last epoch
         scaling = None if managers is None else Scaling.within(managers)
-        self._state = steps.State(uuid.uuid4().hex, limits or EpochLimits(), scaling=scaling)
+        self._state = steps.State(owner or uuid.uuid4().hex, limits or EpochLimits(), scaling=scaling)
         self._planned: tuple[str, PhysicalPlan] | None = None  # the newest plan, and its digest
         self._bases: tuple[PhysicalPlan, dict[int, frozenset[int]]] | None = None  # of the newest plan's nodes
         self.tell: EventSink = events or (lambda event: None)  # sends an event to all listeners
@@ -242,12 +242,9 @@ class Coordinator:
             plan = self._plan_of(epoch)
         except EpochFailed as error:
             return steps.RunFailed(epoch, error, self._size(epoch), is_final=True)
-        limits = self._state.limits
-        if epoch.takeovers > limits.takeovers_max:
-            size, ended = self._size(epoch), EpochFailed(f"{epoch.takeovers} pipelines ended in it", _SMALLER)
-            if size.changes + size.rows > limits.smallest_work or size.bytes > limits.smallest_bytes:
-                return steps.RunFailed(epoch, ended, size, is_final=True)
         try:
+            if (ended := self._too_often(epoch)) is not None:
+                return ended
             counts = self._runner.run(plan, epoch)
         except EpochFailed as error:
             return steps.RunFailed(epoch, _with_name(error, self._held.catalog), self._size(epoch))
@@ -268,6 +265,16 @@ class Coordinator:
                 self._bases = plan, plan.bases
             measured = WorkStats.of_epoch(counts, self._bases[1])
         return steps.Ran(epoch, counts, measured, self._where())
+
+    def _too_often(self, epoch: Inflight) -> steps.RunFailed | None:
+        """The end of an epoch that each pipeline in turn left in flight: it may take more memory than there is."""
+        limits = self._state.limits
+        if epoch.takeovers > limits.takeovers_max:
+            size = self._size(epoch)
+            if size.changes + size.rows > limits.smallest_work or size.bytes > limits.smallest_bytes:
+                left = EpochFailed(f"{epoch.takeovers} pipelines left it in flight: the next one is smaller")
+                return steps.RunFailed(epoch, left, size, is_final=True)
+        return None
 
     def _give_up(self, failed: steps.RunFailed) -> steps.GivenUp:
         owner = self._state.owner

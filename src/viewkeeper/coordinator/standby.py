@@ -29,7 +29,6 @@ from viewkeeper.events import EventSink, StandingBy, Waiting
 from viewkeeper.ports.meta import Claim, Holder
 from viewkeeper.ports.store import Store
 
-PASSES = StoreFull, StoreBusy, StoreUnavailable, OSError  # what may pass; the last: of a store behind a line
 LOOK_SECONDS = 0.25
 _GAP_SECONDS_MAX = 1.0  # of two looks
 
@@ -108,7 +107,7 @@ def own_in_turn(
     while True:
         try:
             return own_now(claim_in_turn(store, patience=patience, tell=tell), own)
-        except (*PASSES, Fenced) as error:
+        except (StoreFull, StoreBusy, StoreUnavailable, Fenced) as error:
             tell(Waiting(str(error)))
             wait(LOOK_SECONDS)
 

@@ -15,11 +15,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.standby import PASSES
 from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.spark_errors import is_jvm_gone, spark_lost, unfit_of
 from viewkeeper.engine.spark_session import let_others_go_first_here
-from viewkeeper.errors import EpochFailed, SparkLost, StoreError, StoreUnavailable, ViewKeeperError
+from viewkeeper.errors import (
+    EpochFailed,
+    SparkLost,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    ViewKeeperError,
+)
 from viewkeeper.events import Waiting
 from viewkeeper.ports.store import Store
 
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 FIRST_RETRY_SECONDS = 0.1
 RETRY_SECONDS = 2.0
 _QUERY_LOOK_SECONDS = 1.0
+_PASSES = StoreFull, StoreBusy, StoreUnavailable, OSError  # the last: a store behind a line
 
 
 class EpochLoop:
@@ -72,7 +80,7 @@ class EpochLoop:
         """Raise what ended the loop, or that another pipeline took over, which an idle one would not notice."""
         if self.failure:
             raise self.failure
-        with suppress(*PASSES):  # waited out by the work itself
+        with suppress(*_PASSES):  # waited out by the work itself
             self._coordinator.require_ownership()
 
     def _run(self, work: Callable[[], None]) -> None:
@@ -138,7 +146,7 @@ class EpochLoop:
         spark.require_running()
         if problem is not None and (found := unfit_of(problem)) is not None:
             raise found from problem
-        with suppress(*PASSES):
+        with suppress(*_PASSES):
             self._coordinator.require_ownership()
 
     def _catch_up(self) -> None:
@@ -155,7 +163,7 @@ class EpochLoop:
                     self._coordinator.collect_garbage()
                 self.trouble = None
                 return
-            except PASSES as error:
+            except _PASSES as error:
                 if isinstance(error, StoreError):
                     self.trouble = error
                 else:

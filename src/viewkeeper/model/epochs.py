@@ -141,8 +141,10 @@ class EpochRecord:
 
 
 def take_over(record: EpochRecord, owner: str) -> EpochRecord:
-    """The next generation, owned by the nonce `owner`; an epoch in flight stays as it is, and notes the takeover."""
-    inflight = record.inflight and replace(record.inflight, takeovers=record.inflight.takeovers + 1)
+    """The next generation, owned by the nonce `owner`; an epoch in flight stays as it is, and counts its owners."""
+    inflight = record.inflight
+    if inflight is not None and record.owner != owner:
+        inflight = replace(inflight, takeovers=inflight.takeovers + 1)
     return _next(record, generation=record.generation + 1, owner=owner, inflight=inflight)
 
 

@@ -228,7 +228,11 @@ def kind_of(relation: Relation) -> str:
 def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
     """What a view's text means, with its names and columns as they were when it was written."""
     if view.kind != "INDEX":
-        return _meaning(catalog, view.source)
+        try:
+            return _meaning(catalog, view.source)
+        except UnsupportedSql as error:
+            again = f"drop it and create it again: {error.hint}" if error.hint else "drop it and create it again"
+            raise UnsupportedSql(f"view {view.name}, which an earlier release took: {error.fact}", again) from error
     statement = parse_statements(view.text)[0]
     if not isinstance(statement, CreateIndex):
         raise InvariantBroken(f"index {view.name} has no definition")

@@ -16,7 +16,7 @@ from viewkeeper.client import pipeline as finishing
 from viewkeeper.client import status
 from viewkeeper.client.pipeline import Pipeline
 from viewkeeper.coordinator.standby import Heartbeats, Patience, claim_in_turn, own_in_turn
-from viewkeeper.errors import Fenced, PipelineRunning, StaleRead, StoreBusy, StoreUnavailable
+from viewkeeper.errors import Fenced, PipelineRunning, StaleRead, StoreBusy, StoreFull, StoreUnavailable
 from viewkeeper.events import Event, StandingBy, TookOver, Waiting
 from viewkeeper.model import epochs
 from viewkeeper.ports.meta import Holder
@@ -179,7 +179,7 @@ def test_a_store_that_cannot_be_written_is_tried_again(db: vk.Database) -> None:
 def test_a_store_that_does_not_answer_ends_nobody_who_stands_by(
     db: vk.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, holder, silent = list[Event](), db.store.holder, iter([StoreUnavailable("no reply"), OSError("no line")])
+    told, holder, silent = list[Event](), db.store.holder, iter([StoreUnavailable("no reply"), StoreFull("full")])
 
     def ask() -> Holder | None:
         for error in silent:
@@ -188,7 +188,7 @@ def test_a_store_that_does_not_answer_ends_nobody_who_stands_by(
 
     monkeypatch.setattr(db.store, "holder", ask)
     found, _ = own_in_turn(db.store, lambda claim: None, Patience(), told.append, wait=lambda seconds: None)
-    assert found.is_held and told == [Waiting("no reply"), Waiting("no line")]
+    assert found.is_held and told == [Waiting("no reply"), Waiting("full")]
 
 
 def test_beats_go_on_until_they_are_stopped_or_the_claim_is_lost(db: vk.Database) -> None:

@@ -146,6 +146,7 @@ def test_a_takeover_leaves_the_epoch_in_flight_as_it_is_and_counts() -> None:
     taken = epochs.take_over(record, "other")
 
     assert taken.inflight == dataclasses.replace(record.inflight, takeovers=1)
+    assert epochs.take_over(taken, "other").inflight == taken.inflight  # it tries again
     assert (taken.owner, taken.generation) == ("other", record.generation + 1)
     with pytest.raises(Fenced):
         committed(taken)

@@ -141,14 +141,12 @@ class RecordsPart(MetaPart):
         self._site.rows.put(STORE, {_ADMITTED: b"%d" % epoch.epoch}, epoch.epoch)  # the greatest one is seen
 
     def _start_anew(self, epoch: int) -> None:
-        """Delete the versions of earlier epochs, and none of later ones: a pipeline that was fenced off may do it late.
-
-        The journal keeps its entries: by them goes what is put late.
-        """
+        """Delete the versions of earlier epochs, and none of later ones: a pipeline that was fenced off may do it late."""
         old = VersionRange(times(0, epoch - 1))
         for table in self._site.tables.start_anew(epoch):
             for page in pages(self._site, table, (b"", bytes((self.partitions,))), old) if table != JOURNAL else ():
-                self._site.ask(table, "deleteMultiple", [delete_of(one.row, epoch - 1) for one in page], absent=[])
+                deletes = [delete_of(one.row, epoch - 1) for one in page]
+                self._site.ask_each(table, "deleteMultiple", in_batches(deletes, BATCH_RECORDS))
 
     def written_epochs(self) -> tuple[int, int]:
         admitted = int(self._site.rows.read(STORE, _ADMITTED).get(_ADMITTED, b"0"))
