@@ -362,7 +362,7 @@ def test_what_hbase_cannot_do_at_once_is_refused_and_nothing_is_written(db: vk.D
             group.put("t", "l", {"a": 2})
 
     refused: list[tuple[Callable[[], object], type[ViewKeeperError], str]] = [
-        (write_two, RowsApart, "a group of writes is one row, not several"),
+        (write_two, RowsApart, "this one has several rows"),
         (lambda: t.put_if("k", {"a": 2}, expect={"a": 1, "b": "x"}), InputError, "compares one column of a row, not 2"),
         (lambda: t.put_if("l", {"a": 2}, expect=None), UnsupportedSql, "declare a column NOT NULL"),
         (lambda: db.execute("INSERT INTO t (id) VALUES ('l')"), BadRow, "all columns of a row would be NULL"),

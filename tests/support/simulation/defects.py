@@ -22,7 +22,6 @@ from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import coordinator, gc
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.steps import Draft
-from viewkeeper.errors import StoreError
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Cut, part_of
@@ -75,17 +74,6 @@ def shows(store: str = "", *, first: int = 0) -> Callable[[Callable[[], Iterator
 
 
 patch = mock.patch.object
-
-
-def careless_swaps(store: Any, change: Callable[[EpochRecord], EpochRecord], **_: Any) -> EpochRecord:
-    while True:
-        record = store.read_epoch_record()
-        tried = change(record)
-        try:
-            if store.swap_epoch_record(record.version, tried):
-                return tried
-        except StoreError:
-            continue
 
 
 # fences and versions

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.simulation.defects import careless_swaps, patch, shows
+from tests.support.simulation.defects import patch, shows
 from tests.support.simulation.world import HBASE
-from viewkeeper.coordinator import cas
 from viewkeeper.coordinator.coordinator import Coordinator, _SwappedLate
 from viewkeeper.coordinator.steps import Action, Fact, Found
 from viewkeeper.errors import Fenced, RowsMoved
@@ -171,13 +170,6 @@ def a_claim_is_not_renewed() -> Iterator[None]:
 
     beat = PipelineLease.beat
     with patch(PipelineLease, "beat", look):
-        yield
-
-
-@shows(HBASE, first=376)
-def a_lost_reply_of_hbase_is_a_no() -> Iterator[None]:
-    """R5: a swap without a reply is tried again on what is there."""
-    with patch(cas, "swap_record", careless_swaps):
         yield
 
 

@@ -172,7 +172,8 @@ class BaseWrites(BaseRows, ReadsPart, LogPart):
         keys = {table: list(dict.fromkeys(k for w in writes if w.table == table for k in w.keys)) for table in tables}
         if not apart and sum(map(len, keys.values())) > 1:
             raise RowsApart(
-                "over HBase a group of writes is one row, not several", "use put_many, which writes each row by itself"
+                "over HBase a group of writes is one row, this one has several rows",
+                "use put_many, which writes each row by itself",
             )
         rows = {table: encode_row_keys(schema, keys[table]) for table, schema in tables.items()}
         known = {one: self._known(tables[one], keys[one]) for one in {write.table for write in writes if write.repeats}}
