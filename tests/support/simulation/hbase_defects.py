@@ -57,14 +57,14 @@ def what_others_told_is_not_read() -> Iterator[None]:
         yield
 
 
-@shows(HBASE)
+@shows(HBASE, first=78)
 def hbase_is_not_asked_what_is_in_flight() -> Iterator[None]:
     """V1: no VALIDATE."""
     with patch(MetaPart, "validate", _catalog_version):
         yield
 
 
-@shows(HBASE, first=153)
+@shows(HBASE, first=331)
 def hbase_is_asked_before_the_reads() -> Iterator[None]:
     """V1: a task VALIDATEs when it starts, and not again."""
     start = Applier.__init__
@@ -98,7 +98,7 @@ def hbase_is_purged_by_committed() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=198)
+@shows(HBASE, first=549)
 def tombstones_of_hbase_do_not_wait() -> Iterator[None]:
     """V3: a tombstone goes with the floor, while puts of earlier epochs may be under way."""
     with patch(RecordsPart, "_settled", lambda self, last: last + 1):
