@@ -86,7 +86,7 @@ def tasks_read_what_their_epoch_wrote() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=112)
+@shows(HBASE, first=109)
 def hbase_is_purged_by_committed() -> Iterator[None]:
     """V4: what the newest committed epoch does not need goes."""
     purge = RecordsPart.purge
@@ -139,7 +139,7 @@ def a_version_too_many_is_deleted() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=120)
+@shows(HBASE, first=102)
 def a_known_frontier_is_read_as_of() -> Iterator[None]:
     """decision 0049: what was committed since a read frontier that is known is not seen."""
 
@@ -152,7 +152,7 @@ def a_known_frontier_is_read_as_of() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=114)
+@shows(HBASE, first=121)
 def readers_do_not_look_at_the_floor_again() -> Iterator[None]:
     """R4: what a purge took away while it was read is taken for what never was."""
     with patch(CellSnapshot, "_require_kept", lambda self, since=None: None):
