@@ -64,7 +64,6 @@ class Table:
     borders: list[bytes]
     number: int
     is_enabled: bool = True
-    made_ms: int = 0  # when its regions were made
     rows: dict[bytes, Row] = field(default_factory=dict)
     keys: list[bytes] = field(default_factory=list)  # of the rows, sorted
 

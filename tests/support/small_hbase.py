@@ -184,7 +184,8 @@ class SmallHBase:
     def _checkAndMutate(
         self, table: bytes, row: bytes, family: bytes, name: bytes, op: int, value: bytes, new: Any
     ) -> Any:
-        """What is put has a timestamp that is not below that of the cell that was tested."""
+        """What is put has a timestamp that is not below that of the cell that was tested. It waits for the row's writers."""
+        self.settle(table)
         column = [thrift().TColumn(family, name)]
         there = next(iter(self._served(table).visible(row, column, None, 1, self.ms)), None)
         is_met = ((there.value if there else b"") == value) == (op == thrift().TCompareOp.EQUAL)
@@ -206,7 +207,7 @@ class SmallHBase:
         if name in self.tables:
             raise Refused(f"{name.decode()} exists")
         self._made += 1
-        self.tables[name] = Table(described, sorted(borders or []), self._made, made_ms=self.ms)
+        self.tables[name] = Table(described, sorted(borders or []), self._made)
 
     def _isTableAvailable(self, name: Any) -> bool:
         return _name(name) in self.tables
@@ -225,7 +226,6 @@ class SmallHBase:
 
     def _truncateTable(self, name: Any, keeps_splits: bool) -> None:
         self._require_disabled(name).clear()
-        self.tables[_name(name)].made_ms = self.tick()
         self.tables[_name(name)].is_enabled = True
 
     def _disableTable(self, name: Any) -> None:
@@ -249,11 +249,6 @@ class SmallHBase:
         starts = [b"", *self._known(table).borders]
         infos = [thrift().THRegionInfo(regionId=1, tableName=table, startKey=start) for start in starts]
         return [thrift().THRegionLocation(regionInfo=info) for info in infos]
-
-    def _getRegionLocation(self, table: bytes, row: bytes, reloads: bool) -> Any:
-        known = self._served(table)
-        info = thrift().THRegionInfo(regionId=known.made_ms, tableName=table, startKey=b"")
-        return thrift().THRegionLocation(regionInfo=info)
 
     # rows
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import struct
 import time
+import uuid
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +26,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.errors import PositionLost, StoreUnavailable
+from viewkeeper.errors import PositionLost
 from viewkeeper.model.foreign_rows import CELLS_SCHEMA, HIDE, PUT, READ, READ_NONE, decode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.stores.hbase.client import Connections, Refused
-from viewkeeper.stores.hbase.mapping import ask_user_table
+from viewkeeper.stores.hbase.mapping import ask_user_table, trouble_of
 from viewkeeper.stores.hbase.store_tables import LOG, MetaTable, create_table, table_exists
 from viewkeeper.stores.hbase.table_requests import KEYS_ONLY, after, walk
 from viewkeeper.stores.hbase.thrift_cells import VERSIONS_MAX, in_batches, thrift
@@ -194,8 +195,6 @@ _CHUNK_BYTES = 4 << 20
 _PARTS_MAX = 256
 _PARTS_AT_ONCE = 4
 BEFORE_ALL = 0  # in the log's order
-_LOOKS_MAX, _LOOK_SECONDS = 40, 0.05
-_UNSEEN_SECONDS_MAX = 60.0  # after which a delete that is not there was compacted
 VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
 
 
@@ -303,30 +302,33 @@ class SnapshotCopy:
             }
 
     def _versions(self, table: TableSchema, deleted: Sequence[tuple[Mapping[str, Any], int]]) -> Versions:
-        """The versions of a row's cells, when readers see these deletes, and so all that was written before them.
+        """The versions of a row's cells, when readers see all that was written before these deletes.
 
-        A delete that was logged long ago may be gone, by a compaction, and so may one from before its region was made: by
-        a truncation. A table that cannot be read has no rows.
+        They do where they see the deletes. One may be gone, by a compaction or a truncation: then all that is logged of the
+        row can be seen once HBase has answered a test-and-set, which waits for the writers of the row; this one changes
+        nothing. A table that cannot be read has no rows.
         """
-        row, name, made_ms = deleted[0][0]["row"], foreign_of(table).table, None
+        row, name = deleted[0][0]["row"], foreign_of(table).table
         ask = partial(ask_user_table, self.connections, name)
-        for _ in range(_LOOKS_MAX):
-            try:
-                found = ask("getScannerResults", _scan(table, row, after(row), rows=1), 1)
-                versions = Versions.of(table, found[0]) if found else Versions()
-                unseen = [one["written_ms"] for one, at in deleted if not versions.is_deleted(at, one["timestamp"])]
-                if unseen and made_ms is None:
-                    made_ms = ask("getRegionLocation", row, True).regionInfo.regionId
-            except Refused:
-                return Versions()
-            since = max(made_ms or 0, 1_000 * (time.time() - _UNSEEN_SECONDS_MAX))
-            if all(written_ms <= since for written_ms in unseen):
+
+        def look() -> Versions:
+            found = ask("getScannerResults", _scan(table, row, after(row), rows=1), 1)
+            return Versions.of(table, found[0]) if found else Versions()
+
+        try:
+            versions = look()
+            if all(versions.is_deleted(column, delete["timestamp"]) for delete, column in deleted):
                 return versions
-            time.sleep(_LOOK_SECONDS)
-        raise StoreUnavailable(
-            f"HBase does not show yet what it has logged of table {name}",
-            "look at the region servers: the pipeline waits for them",
-        )
+            cell, nobodys = foreign_of(table).cells[deleted[0][1]], uuid.uuid4().bytes
+            column = cell.family.encode(), cell.qualifier.encode()
+            put = thrift().TPut(row=row, columnValues=[thrift().TColumnValue(*column, nobodys)])
+            same = thrift().TRowMutations(row=row, mutations=[thrift().TMutation(put=put)])
+            ask("checkAndMutate", row, *column, thrift().TCompareOp.EQUAL, nobodys, same)
+            return look()
+        except Refused:
+            if trouble_of(self.connections, name) is None:
+                raise
+            return Versions()
 
 
 def _borders_name(table: TableSchema) -> str:
