@@ -106,6 +106,12 @@ def is_well(db: vk.Database) -> bool:
     return not any((*report.records.values(), *report.auxiliary.values()))
 
 
+@pytest.mark.parametrize(
+    "db",
+    ["off", pytest.param("on", marks=pytest.mark.deep)],
+    indirect=True,
+    ids=["plain log", "before-images"],
+)
 def test_rows_that_fail_no_longer_are_as_if_they_never_had(db: vk.Database, tmp_path: Path) -> None:
     with broken_engine():
         make(db, VIEWS)

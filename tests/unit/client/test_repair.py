@@ -112,6 +112,12 @@ def plant(db: vk.Database, table: int, source: random.Random) -> None:
             change_stored(db, table, partition, extra_key(key), chain)
 
 
+@pytest.mark.parametrize(
+    "db",
+    ["off", pytest.param("on", marks=pytest.mark.deep)],
+    indirect=True,
+    ids=["plain log", "before-images"],
+)
 def test_what_is_right_is_not_written_whatever_its_history(db: vk.Database) -> None:
     create(db, *SHAPES)
     live(db, 240)
@@ -127,6 +133,12 @@ def test_what_is_right_is_not_written_whatever_its_history(db: vk.Database) -> N
     assert db.catalog().replacements == ()
 
 
+@pytest.mark.parametrize(
+    "db",
+    ["off", pytest.param("on", marks=pytest.mark.deep)],
+    indirect=True,
+    ids=["plain log", "before-images"],
+)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.deep)])
 def test_errors_in_any_table_of_views_of_every_shape_are_put_right_and_nothing_else_is_touched(
     db: vk.Database, seed: int

@@ -17,7 +17,7 @@ from tests.support import tiers
 from tests.support.attack_texts import attacks
 
 ROOT = Path(__file__).parents[3]
-COUNT, DEEP_COUNT = 800, 10_000
+COUNT, DEEP_COUNT = 500, 10_000
 
 
 def attack(folder: Path, seed: int, count: int) -> tuple[list[dict], dict[str, int]]:
