@@ -147,15 +147,18 @@ def missing_changes(schema: TableSchema, keys: Sequence[bytes], known: Sequence[
     )
     there = stamps > NEVER
     gone = (rows.stamps > rows.hidden) & ~there
-    anew = there & ((rows.read > NEVER) | (stamps <= rows.hidden))
+    lost = there & (rows.stamps > stamps)  # puts that HBase had, before it was restored
+    anew = there & ((rows.read > NEVER) | (stamps <= rows.hidden)) | lost
+    orders = np.maximum(np.maximum(rows.read, BEFORE_ALL), np.where(lost, rows.orders + 1, BEFORE_ALL))
     writes = [
         {"kind": HIDE, "stamp": rows.stamps[i, at], "order": BEFORE_ALL, "key": keys[at], "column": i}
         for i, at in zip(*np.nonzero(gone), strict=True)
     ]
     for i, at in zip(*np.nonzero(anew), strict=True):
         cell, stamp = found.cells[i][at], max(found.cells[i][at].timestamp, rows.hidden[i, at] + 1)
-        order = {"order": max(rows.read[i, at], BEFORE_ALL), "key": keys[at], "column": i}
-        writes.append({"kind": READ, "stamp": stamp, "value": cell.value} | order)
+        writes.append(
+            {"kind": READ, "stamp": stamp, "value": cell.value, "order": orders[i, at], "key": keys[at], "column": i}
+        )
     return pa.Table.from_pylist([{"position": 0, "value": None} | write for write in writes], CELLS_SCHEMA)
 
 
