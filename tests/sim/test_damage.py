@@ -51,4 +51,4 @@ def test_damage_is_told_or_harmless_outside_the_pages_of_lmdb(tmp_path: Path) ->
 
 @pytest.mark.deep
 def test_damage_to_any_file_is_told_or_harmless_outside_the_pages_of_lmdb(tmp_path: Path) -> None:
-    require_told(damaged(tmp_path, tiers.seed() or 1, 4, "all"))
+    require_told(damaged(tmp_path, tiers.seed() or 1, 2, "all"))
