@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
@@ -215,23 +216,88 @@ def test_a_table_that_is_disabled_before_it_is_staged_stops_no_other(hbase: Smal
     assert total(db, "items") == (1, 1)
 
 
-def test_a_repair_takes_over_cells_that_are_older_than_those_that_it_knows(hbase: SmallHBase, db: vk.Database) -> None:
-    """A table that was restored from a snapshot has them; what is put from then on is newer than they are."""
+@pytest.mark.parametrize("is_imported", [False, True], ids=["an older cell", "another one of the same time"])
+def test_a_repair_takes_over_cells_that_are_no_newer_than_those_that_it_knows(
+    hbase: SmallHBase, db: vk.Database, is_imported: bool
+) -> None:
+    """A table that was restored or made anew has them; what is put from then on may have lower numbers in its log."""
     map_table(db)
     schema = db.table("orders").schema
-    put(hbase, "a", 3)
+    stamp = put(hbase, "a", 3)
     then = deepcopy(hbase.tables[b"orders"].rows)
-    put(hbase, "a", 5)
+    if is_imported:
+        log(hbase, "a", stamp, b"5")
+        hbase.settle()
+    else:
+        put(hbase, "a", 5)
+    hbase.sequence += 1_000
+    put(hbase, "b", 1)
     keep_up(db)
-    hbase.tables[b"orders"].rows = then
+    hbase.tables[b"orders"].rows[b"a"], hbase.sequence = then[b"a"], 1
     key = key_bytes("orders", schema.key_columns, ["a"])
     for _ in range(2):
         db.store.write([RowWrites(schema.id, [key], lambda rows: rows, repeats=True)], apart=True)  # as a repair does
         keep_up(db)
-        assert total(db) == (1, 3)
+        assert total(db) == (2, 4)
+    hbase.ms += 1_000
     put(hbase, "a", 7)
     keep_up(db)
-    assert total(db) == (1, 7)
+    assert total(db) == (2, 8)
+
+
+@pytest.mark.parametrize("sizes", [(8_200, 4_000), (3_000, 3_000, 3_000)], ids=["one is large", "all are"])
+def test_cells_that_are_staged_again_are_in_chunks_that_hbase_takes(
+    hbase: SmallHBase, db: vk.Database, sizes: tuple[int, ...]
+) -> None:
+    map_table(db, x="STRING")
+    values = {f"a{place}": b"v" * (size << 10) for place, size in enumerate(sizes)}
+    for row, value in values.items():
+        put(hbase, row, value)
+    newer = {row: put(hbase, row, b"w") for row in values}
+    keep_up(db)
+    for row, stamp in newer.items():
+        log(hbase, row, stamp, None)
+    keep_chunk, chunks = snapshot_copy.StagedChunks.put, list[pa.Table]()
+
+    def keep(self: object, key: object, cells: pa.Table) -> None:
+        chunks.append(cells)
+        keep_chunk(self, key, cells)
+
+    with mock.patch.object(snapshot_copy.StagedChunks, "put", keep):
+        keep_up(db)
+    assert sum(map(len, chunks)) == len(sizes) and max(chunk.nbytes for chunk in chunks) < 10 << 20
+    assert total(db) == (len(sizes), sum(map(len, values.values())))
+
+
+def test_what_a_deleted_version_uncovers_is_read_also_where_the_table_cannot_be_written(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    map_table(db)
+    put(hbase, "a", 3)
+    delete_version(hbase, "a", put(hbase, "a", 5))
+    reply = hbase.reply
+
+    def refusing(*request: Any) -> Any:
+        if request[0] == "checkAndMutate" and request[1] == b"orders":
+            raise Refused("the table is read-only")
+        return reply(*request)
+
+    with mock.patch.object(hbase, "reply", refusing):
+        keep_up(db)
+    assert total(db) == (1, 3)
+
+
+def test_a_delete_that_is_there_twice_uncovers_what_was_put_between(hbase: SmallHBase, db: vk.Database) -> None:
+    """The second one, and the put before it, cannot be seen yet, while the first one can."""
+    map_table(db)
+    stamp = put(hbase, "a", 3)
+    delete_version(hbase, "a", stamp)
+    pipeline = keep_up(db)
+    log(hbase, "a", stamp + 100, b"9")
+    log(hbase, "a", stamp, None)
+    with mock.patch.object(snapshot_copy.time, "sleep", lambda seconds: None):
+        pipeline.catch_up()
+    assert total(db) == (1, 9)
 
 
 def test_a_repair_leaves_what_a_client_puts_meanwhile(hbase: SmallHBase, db: vk.Database) -> None:

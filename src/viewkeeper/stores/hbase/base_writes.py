@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.errors import BadRow, InputError, RowsApart, StoreBusy, StoreUnavailable, UnknownName, UnsupportedSql
 from viewkeeper.model.foreign_rows import (
@@ -28,7 +29,9 @@ from viewkeeper.model.foreign_rows import (
     HIDE,
     KEY_BYTES_MAX,
     NEVER,
+    PUT,
     READ,
+    CellRows,
     cell_rows,
     decode_cells,
     encode_cells,
@@ -46,7 +49,7 @@ from viewkeeper.ports.base_rows import Mapped
 from viewkeeper.stores.hbase.base_rows import BaseRows, FoundRows
 from viewkeeper.stores.hbase.log import LogPart
 from viewkeeper.stores.hbase.mapping import ask_user_table
-from viewkeeper.stores.hbase.snapshot_copy import BEFORE_ALL, VISIBLE_SECONDS
+from viewkeeper.stores.hbase.snapshot_copy import BEFORE_ALL, VISIBLE_SECONDS, within_room
 from viewkeeper.stores.hbase.snapshot_reads import ReadsPart
 from viewkeeper.stores.hbase.thrift_cells import BATCH_RECORDS, ROW_BYTES_MAX, by_size, in_batches, thrift
 
@@ -147,19 +150,36 @@ def missing_changes(schema: TableSchema, keys: Sequence[bytes], known: Sequence[
     )
     there = stamps > NEVER
     gone = (rows.stamps > rows.hidden) & ~there
-    lost = there & (rows.stamps > stamps)  # puts that HBase had, before it was restored
-    anew = there & ((rows.read > NEVER) | (stamps <= rows.hidden)) | lost
-    orders = np.maximum(np.maximum(rows.read, BEFORE_ALL), np.where(lost, rows.orders + 1, BEFORE_ALL))
+    other = (
+        there & ~_same(rows, stamps, found) & (rows.stamps >= stamps)
+    )  # HBase had a newer one, before it was restored
+    anew = there & ((rows.read > NEVER) | (stamps <= rows.hidden)) & ~other
     writes = [
         {"kind": HIDE, "stamp": rows.stamps[i, at], "order": BEFORE_ALL, "key": keys[at], "column": i}
         for i, at in zip(*np.nonzero(gone), strict=True)
     ]
-    for i, at in zip(*np.nonzero(anew), strict=True):
-        cell, stamp = found.cells[i][at], max(found.cells[i][at].timestamp, rows.hidden[i, at] + 1)
-        writes.append(
-            {"kind": READ, "stamp": stamp, "value": cell.value, "order": orders[i, at], "key": keys[at], "column": i}
-        )
+    for i, at in zip(*np.nonzero(anew | other), strict=True):
+        stamp, order, kind = max(stamps[i, at], rows.hidden[i, at] + 1), max(rows.read[i, at], BEFORE_ALL), READ
+        if other[i, at]:  # and what is put from now on may be logged below it
+            stamp, order, kind = (
+                max(stamp, rows.stamps[i, at] + (rows.stamps[i, at] > stamp)),
+                rows.orders[i, at] + 1,
+                PUT,
+            )
+        ((*_, value),) = within_room(keys[at], [(i, kind, stamp, found.cells[i][at].value)])
+        writes.append({"kind": kind, "stamp": stamp, "value": value, "order": order, "key": keys[at], "column": i})
     return pa.Table.from_pylist([{"position": 0, "value": None} | write for write in writes], CELLS_SCHEMA)
+
+
+def _same(rows: CellRows, stamps: np.ndarray, found: FoundRows) -> np.ndarray:
+    """By column and row, where DELTA's records show what was found, as far as they keep it."""
+    values = [
+        pa.array([None if cell is None else cell.value for cell in column], pa.binary()) for column in found.cells
+    ]
+    known = zip(rows.values, values, strict=True)
+    equal = np.stack([np.asarray(pc.equal(a.cast(pa.binary()), b).fill_null(False)) for a, b in known])
+    kept = np.stack([np.asarray(value.is_valid()) for value in rows.values])
+    return (rows.stamps > rows.hidden) & (equal | ~kept & (rows.stamps == stamps))
 
 
 _TRIES_MAX = 200

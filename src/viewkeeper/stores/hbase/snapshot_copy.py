@@ -18,8 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,7 @@ from viewkeeper.errors import PositionLost
 from viewkeeper.model.foreign_rows import CELLS_SCHEMA, HIDE, PUT, READ, READ_NONE, decode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.stores.hbase.client import Connections, Refused
-from viewkeeper.stores.hbase.mapping import ask_user_table, trouble_of
+from viewkeeper.stores.hbase.mapping import ask_user_table
 from viewkeeper.stores.hbase.store_tables import LOG, MetaTable, create_table, table_exists
 from viewkeeper.stores.hbase.table_requests import KEYS_ONLY, after, walk
 from viewkeeper.stores.hbase.thrift_cells import VERSIONS_MAX, in_batches, thrift
@@ -269,7 +268,6 @@ class SnapshotCopy:
 
     def stage_again(self, table: TableSchema, deletes: pa.RecordBatch) -> None:
         """Stage what readers see where single versions were deleted."""
-        time.sleep(VISIBLE_SECONDS)
         keys, wrong = decode_row_keys(table, deletes["row"])
         rows: dict[bytes, list[dict[str, Any]]] = {}
         for key, delete in zip(keys.filter(~wrong).to_pylist(), deletes.filter(~wrong).to_pylist(), strict=True):
@@ -282,53 +280,52 @@ class SnapshotCopy:
         if cells.num_rows:
             self.chunks.make()
             part, ends = PartKey(table.id, foreign_of(table).staging, AGAIN), np.cumsum(_bytes_of_cells(cells))
-            borders = np.flatnonzero(np.diff(ends // _CHUNK_BYTES)) + 1
-            for start, stop in pairwise([0, *borders.tolist(), len(cells)]):
+            start = done = 0
+            while start < len(cells):
+                stop = max(start + 1, int(np.searchsorted(ends, done + _CHUNK_BYTES, "right")))
                 self.chunks.put(part, cells.slice(start, stop - start))
+                start, done = stop, int(ends[stop - 1])
 
     def _uncovered(
         self, table: TableSchema, key: bytes, deletes: Sequence[Mapping[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         """What is left of the cells of a row of which versions were deleted."""
         each = [(delete, column) for delete in deletes for column in _deleted_from(table, delete)]
-        versions = self._versions(table, each) if each else Versions()
+        versions = self._versions(table, each[0][0]["row"], each[0][1]) if each else Versions()
         for delete, column in each:
             stamp, value = versions.newest(column, but=delete["timestamp"]) or (delete["timestamp"], None)
             kind, order = READ_NONE if value is None else READ, order_after(delete["sequence"])
-            ((*_, value),) = _within_room(key, [(column, kind, stamp, value)])
+            ((*_, value),) = within_room(key, [(column, kind, stamp, value)])
             yield {
                 **{"position": 0, "key": key, "column": column, "kind": kind},
                 **{"stamp": stamp, "order": order, "value": value},
             }
 
-    def _versions(self, table: TableSchema, deleted: Sequence[tuple[Mapping[str, Any], int]]) -> Versions:
-        """The versions of a row's cells, when readers see all that was written before these deletes.
-
-        They do where they see the deletes. One may be gone, by a compaction or a truncation: then all that is logged of the
-        row can be seen once HBase has answered a test-and-set, which waits for the writers of the row; this one changes
-        nothing. A table that cannot be read has no rows.
-        """
-        row, name = deleted[0][0]["row"], foreign_of(table).table
-        ask = partial(ask_user_table, self.connections, name)
-
-        def look() -> Versions:
-            found = ask("getScannerResults", _scan(table, row, after(row), rows=1), 1)
-            return Versions.of(table, found[0]) if found else Versions()
-
+    def _versions(self, table: TableSchema, row: bytes, column: int) -> Versions:
+        """The versions of a row's cells, of all that is logged by now. A table that cannot be read has no rows."""
+        self._await_writers(table, row, column)
         try:
-            versions = look()
-            if all(versions.is_deleted(column, delete["timestamp"]) for delete, column in deleted):
-                return versions
-            cell, nobodys = foreign_of(table).cells[deleted[0][1]], uuid.uuid4().bytes
-            column = cell.family.encode(), cell.qualifier.encode()
-            put = thrift().TPut(row=row, columnValues=[thrift().TColumnValue(*column, nobodys)])
-            same = thrift().TRowMutations(row=row, mutations=[thrift().TMutation(put=put)])
-            ask("checkAndMutate", row, *column, thrift().TCompareOp.EQUAL, nobodys, same)
-            return look()
+            scan = _scan(table, row, after(row), rows=1)
+            found = ask_user_table(self.connections, foreign_of(table).table, "getScannerResults", scan, 1)
         except Refused:
-            if trouble_of(self.connections, name) is None:
-                raise
             return Versions()
+        return Versions.of(table, found[0]) if found else Versions()
+
+    def _await_writers(self, table: TableSchema, row: bytes, column: int) -> None:
+        """Wait until readers see all that is logged of a row.
+
+        HBase answers a test-and-set when those who write the row are done with it. This one is met by no value, and
+        changes nothing.
+        """
+        cell, nobodys = foreign_of(table).cells[column], uuid.uuid4().bytes
+        place = cell.family.encode(), cell.qualifier.encode()
+        put = thrift().TPut(row=row, columnValues=[thrift().TColumnValue(*place, nobodys)])
+        same = thrift().TRowMutations(row=row, mutations=[thrift().TMutation(put=put)])
+        test = row, *place, thrift().TCompareOp.EQUAL, nobodys, same
+        try:
+            ask_user_table(self.connections, foreign_of(table).table, "checkAndMutate", *test)
+        except Refused:  # the table cannot be written: nobody writes it, or others alone may
+            time.sleep(VISIBLE_SECONDS)
 
 
 def _borders_name(table: TableSchema) -> str:
@@ -341,7 +338,7 @@ def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
     found = [
         (result.row, *write)
         for result in results
-        for write in _within_room(result.row, [*Versions.of(table, result).writes()])
+        for write in within_room(result.row, [*Versions.of(table, result).writes()])
     ]
     rows, columns, kinds, stamps, values = zip(*found, strict=True) if found else ((), (), (), (), ())
     keys, wrong = decode_row_keys(table, pa.array(rows, pa.binary()))
@@ -357,7 +354,7 @@ _CELL_BYTES_MAX = (10 << 20) - (256 << 10)  # of a chunk, which is one cell: HBa
 _OF_ONE_WRITE = 64  # bytes beside its key and value
 
 
-def _within_room(row: bytes, writes: list[_Write]) -> list[_Write]:
+def within_room(row: bytes, writes: list[_Write]) -> list[_Write]:
     """The writes of a row, without the largest values of one that is too large for a chunk; their stamps stay."""
     room = _CELL_BYTES_MAX - len(writes) * (len(row) + _OF_ONE_WRITE)
     for at in sorted(range(len(writes)), key=lambda at: len(writes[at][3] or b""), reverse=True):
