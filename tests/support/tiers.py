@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 SWITCH, SEED = "VIEWKEEPER_DEEP", "VIEWKEEPER_SEED"
+ONE_LOG = pytest.mark.parametrize(  # of a fixture `db` with either kind of log: every run has one, a deep one both
+    "db", ["off", pytest.param("on", marks=pytest.mark.deep)], indirect=True, ids=["plain log", "before-images"]
+)
 
 
 def add_option(parser: pytest.Parser) -> None:

@@ -56,10 +56,7 @@ class Pipeline:
     ) -> None:
         if standby and take_over:
             raise InputError("a standby waits, and take_over does not", "pass one of them")
-        given: object = changes_per_epoch
-        if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
-            raise InputError(f"changes_per_epoch must be a whole number, 1 or more, not {given!r}")
-        bounds = ManagerBounds.of(view_managers)
+        bounds, limits = ManagerBounds.of(view_managers), _limits_of(changes_per_epoch)
         self._database = database
         self._store = database.store
         self._process = os.getpid()
@@ -74,7 +71,6 @@ class Pipeline:
         self._turn = threading.RLock()  # requests of other threads are done between its own runs
         self._is_at_work = self._is_closed = False
         owner = uuid.uuid4().hex  # of all tries: who tries again is no other pipeline
-        limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
 
         def own(claim: Claim) -> Coordinator:  # which refers to no pipeline: one ends with the last reference to it
             return Coordinator(
@@ -254,6 +250,14 @@ def take_engine(name: object, store: Store, spark: object, settings: object) -> 
 
 _POLL_SECONDS = 0.02
 _STUCK_SECONDS = 300.0  # without a step of the pipeline
+
+
+def _limits_of(changes: int | None) -> EpochLimits:
+    """The limits of epochs, with those changes at most, if that is given."""
+    given: object = changes
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+        raise InputError(f"changes_per_epoch must be a whole number, 1 or more, not {given!r}")
+    return EpochLimits() if changes is None else EpochLimits(changes=changes)
 
 
 def await_request(database: Connection, is_pending: Callable[[], bool], spark: SparkSession | None) -> None:

@@ -16,6 +16,7 @@ from tests.support import troubled
 from tests.support.duck_judge import DuckRecompute
 from tests.support.dump import contents, dump
 from tests.support.running import HereRunner, keep_up
+from tests.support.tiers import ONE_LOG
 from viewkeeper import failpoints
 from viewkeeper.check import check_views, repairing
 from viewkeeper.client import failed_rows
@@ -106,12 +107,7 @@ def is_well(db: vk.Database) -> bool:
     return not any((*report.records.values(), *report.auxiliary.values()))
 
 
-@pytest.mark.parametrize(
-    "db",
-    ["off", pytest.param("on", marks=pytest.mark.deep)],
-    indirect=True,
-    ids=["plain log", "before-images"],
-)
+@ONE_LOG
 def test_rows_that_fail_no_longer_are_as_if_they_never_had(db: vk.Database, tmp_path: Path) -> None:
     with broken_engine():
         make(db, VIEWS)

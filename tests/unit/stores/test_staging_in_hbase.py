@@ -235,34 +235,6 @@ def test_what_writes_that_nobody_sees_yet_uncover_is_waited_for(hbase: SmallHBas
     assert total(db) == (1, 3)
 
 
-def test_a_delete_that_was_compacted_with_its_version_is_not_waited_for(hbase: SmallHBase, db: vk.Database) -> None:
-    map_table(db)
-    put(hbase, "a", 3)
-    deleted = put(hbase, "a", 5)
-    pipeline = keep_up(db)
-    delete_version(hbase, "a", deleted)
-    hbase.tables[b"orders"].compact(hbase.ms)
-    with mock.patch.object(snapshot_copy.time, "sleep", lambda seconds: None):
-        pipeline.catch_up()
-    assert total(db) == (1, 3)
-
-
-def test_a_value_that_no_client_put_is_never_put_to_await_writers(hbase: SmallHBase, db: vk.Database) -> None:
-    """The test-and-set that HBase is asked for is met by no row, whether the row is there or not."""
-    map_table(db)
-    kept = put(hbase, "a", 3)
-    for row in ("a", "gone"):
-        delete_version(hbase, row, put(hbase, row, 5))
-    keep_up(db)
-    for row in ("a", "gone"):
-        delete_version(hbase, row, put(hbase, row, 7))
-    hbase.tables[b"orders"].compact(hbase.ms)
-    keep_up(db)
-    assert hbase.seen(b"orders") == {b"a": {(b"f", b"x"): b"3"}}
-    assert [stored.cell.timestamp for stored in hbase.written(b"orders", b"a")] == [kept]
-    assert hbase.written(b"orders", b"gone") == []
-
-
 def test_reading_begins_at_a_log_that_has_just_been_rolled(hbase: SmallHBase, db: vk.Database) -> None:
     """An epoch that another process has begun has nothing of that log."""
     put(hbase, "a", 1)

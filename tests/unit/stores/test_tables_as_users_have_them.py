@@ -269,6 +269,34 @@ def test_cells_that_are_staged_again_are_in_chunks_that_hbase_takes(
     assert total(db) == (len(sizes), sum(map(len, values.values())))
 
 
+def test_a_delete_that_was_compacted_with_its_version_is_not_waited_for(hbase: SmallHBase, db: vk.Database) -> None:
+    map_table(db)
+    put(hbase, "a", 3)
+    deleted = put(hbase, "a", 5)
+    pipeline = keep_up(db)
+    delete_version(hbase, "a", deleted)
+    hbase.tables[b"orders"].compact(hbase.ms)
+    with mock.patch.object(snapshot_copy.time, "sleep", lambda seconds: None):
+        pipeline.catch_up()
+    assert total(db) == (1, 3)
+
+
+def test_a_value_that_no_client_put_is_never_put_to_await_writers(hbase: SmallHBase, db: vk.Database) -> None:
+    """The test-and-set that HBase is asked for is met by no row, whether the row is there or not."""
+    map_table(db)
+    kept = put(hbase, "a", 3)
+    for row in ("a", "gone"):
+        delete_version(hbase, row, put(hbase, row, 5))
+    keep_up(db)
+    for row in ("a", "gone"):
+        delete_version(hbase, row, put(hbase, row, 7))
+    hbase.tables[b"orders"].compact(hbase.ms)
+    keep_up(db)
+    assert hbase.seen(b"orders") == {b"a": {(b"f", b"x"): b"3"}}
+    assert [stored.cell.timestamp for stored in hbase.written(b"orders", b"a")] == [kept]
+    assert hbase.written(b"orders", b"gone") == []
+
+
 def test_what_a_deleted_version_uncovers_is_read_also_where_the_table_cannot_be_written(
     hbase: SmallHBase, db: vk.Database
 ) -> None:
