@@ -16,9 +16,7 @@ import pytest
 from tests.support import tiers
 from tests.support.killing import LAB_POINTS, Laboratory, each_point_once, pairs
 
-HITS = {"single": 4, "joined": 2}
-PAIRS = {"single": 12, "joined": 6}
-KILLS_MIN = {"single": 100, "joined": 50}
+HITS, PAIRS, KILLS_MIN = 2, 6, 50
 WORLDS = [
     pytest.param(1, "images", "single", marks=pytest.mark.deep),
     pytest.param(2, "plain", "single", marks=pytest.mark.deep),
@@ -73,11 +71,11 @@ def test_kills_again_and_in_pairs_leave_the_dump_of_the_run_without_kills(
 ) -> None:
     source = random.Random(f"{seed} {tiers.seed()}")
     with Laboratory(tmp_path, seed, log, views) as lab:
-        again = each_point_again(lab.hits, source, times=HITS[views])
-        fired = kill(lab, again + pairs(lab.hits, source, count=PAIRS[views]))
+        again = each_point_again(lab.hits, source, times=HITS)
+        fired = kill(lab, again + pairs(lab.hits, source, count=PAIRS))
 
     assert set(fired) == set(lab.hits)
-    assert fired.total() >= KILLS_MIN[views]
+    assert fired.total() >= KILLS_MIN
 
 
 def kill(lab: Laboratory, schedules: list[str]) -> Counter[str]:

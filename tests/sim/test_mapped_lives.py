@@ -21,7 +21,7 @@ from tests.support.simulation.mapped import (
     reading_begins_after_the_first_rows_are_staged,
 )
 
-LIVES, LIVES_DEEP = 4, 100
+LIVES, LIVES_DEEP = 4, 40
 SEEDS_EACH = 1_000_000  # of a deep run
 CASES_MAX = 60  # within which a defect must be found; a request that is added or left out changes which case finds it
 

@@ -24,7 +24,7 @@ from tests.support.simulation.world import HBASE, Wrong
 from tests.support.source_tree import ROOT
 
 SLICES, SCHEDULES_EACH, IN_HBASE_EACH = 4, 20, 10
-SLICES_DEEP = 3
+SLICES_DEEP = 2
 FAILED_ONCE = {
     2153: "a view of a snapshot that was dropped before it was filled",
     2239: "the same",
