@@ -130,7 +130,7 @@ def versions_below_the_epoch_are_dropped() -> Iterator[None]:
         yield
 
 
-@shows("memory", first=79)
+@shows("memory", first=93)
 def tombstones_are_purged_too_early() -> Iterator[None]:
     """R4: a deleted row is gone for readers of the epoch before too."""
     purge = Partition._purge
@@ -170,7 +170,7 @@ def writes_to_dropped_tables() -> Iterator[None]:
 # epochs
 
 
-@shows(first=100)
+@shows(first=108)
 def failures_are_overlooked() -> Iterator[None]:
     """R18a: an epoch is committed with the receipts that came."""
 
@@ -309,7 +309,7 @@ def a_backfill_reads_rows_as_of_now() -> Iterator[None]:
         yield
 
 
-@shows(first=214)
+@shows(first=320)
 def a_view_is_replaced_before_it_is_filled() -> Iterator[None]:
     """The replacement takes the view's place with the next commit."""
     swap = Catalog.with_replaced

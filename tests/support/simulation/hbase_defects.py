@@ -46,7 +46,7 @@ def nobody_tells_what_it_writes() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=107)
+@shows(HBASE, first=111)
 def what_others_told_is_not_read() -> Iterator[None]:
     """Recent: records are kept whoever wrote them since."""
 
@@ -132,7 +132,7 @@ def no_entry_comes_to_the_journal() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=111)
+@shows(HBASE, first=114)
 def a_version_too_many_is_deleted() -> Iterator[None]:
     """Version counts: who writes over a version deletes it with those below, though readers may see it."""
     with patch(records, "delete_of", lambda row, up_to: delete_of(row, up_to + 1)):
@@ -173,7 +173,7 @@ def a_claim_is_not_renewed() -> Iterator[None]:
         yield
 
 
-@shows(HBASE, first=243)
+@shows(HBASE, first=297)
 def a_late_swap_is_taken_for_anothers() -> Iterator[None]:
     """R5: a pipeline ends where a swap of its own, that got no reply, was done after it had looked."""
 
