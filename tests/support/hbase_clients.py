@@ -2,7 +2,8 @@
 
 In: a running HBase. Out: tables `t` and `u` (k, g, x) under names of their own; writers that go on in threads, and pause.
 Always: what a client has no reply to may be written or not, so rows are read when all are paused. Single versions are deleted
-in even rows, and old timestamps are written to odd ones: HBase tells nobody what the two together uncover.
+in even rows, and old timestamps are written to odd ones: HBase tells nobody what the two together uncover. Where regions
+are compacted, rows with old timestamps have no deletes: a compaction removes deletes, and HBase tells nobody which.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ Row = tuple[str, str | None, str | None]
 class Clients:
     """Two tables of HBase, in three regions each, and those who write to them."""
 
-    def __init__(self, hbase: Cluster, seed: int) -> None:
-        self._hbase, self._types, self._seed = hbase, hbase.types, seed
+    def __init__(self, hbase: Cluster, seed: int, *, compacted: bool = False) -> None:
+        self._hbase, self._types, self._seed, self._compacted = hbase, hbase.types, seed, compacted
         mark = uuid.uuid4().hex[:8]
         self.tables = {name: f"{name}{mark}" for name in "tu"}
         self.writes = self.without_reply = 0
@@ -80,10 +81,11 @@ class Clients:
         types, number = self._types, draw.randrange(ROWS)
         table, row = self.tables[draw.choice("ttu")].encode(), b"%c%d" % (ord("a") + number % 26, number)
         cells = {b"g": draw.choice(GROUPS), b"x": draw.choice(NUMBERS)}
-        what = draw.random()
-        if what < 0.75:
+        what, keeps_all = draw.random(), self._compacted and number % 4 == 1
+        if what < 0.75 or keeps_all:
             chosen = cells if what < 0.4 else dict([draw.choice(sorted(cells.items()))])
-            stamp = draw.randrange(1, 1 << 40) if number % 2 and what > 0.7 else None
+            is_old = what > 0.7 and (keeps_all or (number % 2 == 1 and not self._compacted))
+            stamp = draw.randrange(1, 1 << 40) if is_old else None
             values = [types.TColumnValue(b"f", *cell) for cell in chosen.items()]
             client.put(table, types.TPut(row=row, columnValues=values, timestamp=stamp))
         else:
