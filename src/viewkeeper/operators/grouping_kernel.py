@@ -153,7 +153,8 @@ def evaluate(terms: Sequence[tuple[Term, ...]], rows: pa.Table) -> ExpressionBat
             continue
         distinct = pa.table({"ord": pa.array(np.arange(len(encoded.dictionary))), name: encoded.dictionary})
         indexes = np.asarray(encoded.indices).astype(np.int64)
-        few |= {sql: _Few(name, indexes, values) for sql, values in _select(sqls, distinct).items()}
+        of_column = {name: encoded.dictionary} | _select(sqls, distinct)
+        few |= {sql: _Few(name, indexes, values) for sql, values in of_column.items()}
     if left:
         columns |= _select(left, rows, asked.risky)
     for sql in asked.risky:
