@@ -20,7 +20,7 @@ from viewkeeper.model.json_codec import ParsedEntries, Remembered, fields_to_jso
 from viewkeeper.model.memo import OnceForEachOf
 from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import Column, Foreign, TableId, TableSchema
-from viewkeeper.model.wording import suggestion
+from viewkeeper.model.wording import shown, suggestion
 from viewkeeper.plan.nodes import OutputColumn
 
 _SWAPS_KEPT = 8
@@ -146,7 +146,7 @@ class Catalog:
 
     def _find(self, name: str) -> TableSchema | ViewDefinition | None:
         if not isinstance(name, str):
-            raise InputError(f"{name!r} is not the name of a table or view", "pass a text")
+            raise InputError(f"{shown(name)} is not the name of a table or view", "pass a text")
         return self._by_name.get(name.lower())
 
     def table(self, name: str) -> TableSchema:

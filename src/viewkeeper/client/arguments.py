@@ -8,6 +8,7 @@ table, the column or the argument. Column names are case-insensitive; the stop o
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -17,39 +18,41 @@ from viewkeeper.model.keys import after_prefix, decode_key, encode_key
 from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.stored_values import Stored, are_equal, from_stored, to_stored
-from viewkeeper.model.wording import suggestion
+from viewkeeper.model.wording import shown, suggestion
+from viewkeeper.stores.kv.atomic_directory import require_path
 
 Merge = Callable[[bytes | None], bytes | None]  # the row after a write, of the row before it
 
 
 def take_text(name: str, value: object, hint: str | None = None) -> str:
     if not isinstance(value, str):
-        raise InputError(f"{name} is a text, not {_shown(value)}", hint)
+        raise InputError(f"{name} is a text, not {_described(value)}", hint)
     return value
 
 
 def take_path(name: str, value: object) -> Path:
     if not isinstance(value, str | os.PathLike):
-        raise InputError(f"{name} is a path, not {_shown(value)}")
+        raise InputError(f"{name} is a path, not {_described(value)}")
+    require_path(Path(value))
     return Path(value)
 
 
 def take_names(name: str, value: object) -> list[str]:
     """A list of names; a text would be a list of its letters."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InputError(f"{name} is a list of names, not {_shown(value)}", 'as in ["a", "b"]')
+        raise InputError(f"{name} is a list of names, not {_described(value)}", 'as in ["a", "b"]')
     return [take_text(f"each of {name}", part) for part in value]
 
 
 def take_seconds(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise InputError(f"{name} is a number of seconds, not {_shown(value)}", "0 does not wait")
+        raise InputError(f"{name} is a number of seconds, not {_described(value)}", "0 does not wait")
     return value
 
 
 def take_mapping(name: str, value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} is a dict of columns, not {_shown(value)}", 'as in {"amount": 30}; {} is any row')
+        raise InputError(f"{name} is a dict of columns, not {_described(value)}", 'as in {"amount": 30}; {} is any row')
     return value
 
 
@@ -59,9 +62,8 @@ def take_many(what: str, keys: Iterable[object]) -> Iterable[object]:
     return keys
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '…'}"
+def _described(value: object) -> str:
+    return f"{type(value).__name__} {shown(value)}"
 
 
 def key_bytes(name: str, columns: Sequence[Column], values: Sequence[object], *, whole: bool = True) -> bytes:
@@ -173,8 +175,9 @@ def byte_range(
 
 
 def check_limit(limit: int | None) -> None:
-    if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
-        raise InputError(f"limit={limit!r} is not a number of rows", "use 0 or more")
+    is_count = isinstance(limit, Integral) and not isinstance(limit, bool) and 0 <= limit <= sys.maxsize
+    if limit is not None and not is_count:
+        raise InputError(f"limit={shown(limit)} is not a number of rows", "use 0 or more")
 
 
 def _parts(value: object) -> tuple[object, ...]:

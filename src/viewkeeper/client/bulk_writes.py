@@ -121,8 +121,9 @@ def _write_at_once(database: Connection, schema: TableSchema, groups: Sequence[R
 
 
 def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], Merge]]:
-    pandas = sys.modules.get("pandas")  # without it, no value is a DataFrame
-    if pandas is not None and isinstance(rows, pandas.DataFrame):
+    # without pandas no value is a DataFrame, nor while another thread imports it
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    if frame is not None and isinstance(rows, frame):
         rows = frame_to_arrow(rows)
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])

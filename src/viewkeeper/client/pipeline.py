@@ -29,6 +29,7 @@ from viewkeeper.engine.spark_session import require_spark
 from viewkeeper.errors import InputError, NotOffered, PipelineRunning, StaleRead, StoreError
 from viewkeeper.events import EventSink
 from viewkeeper.model.positions import Token
+from viewkeeper.model.wording import shown
 from viewkeeper.ports.meta import Claim, live_holder
 from viewkeeper.settings import Engine, EngineSettings, EpochLimits, ManagerBounds
 
@@ -56,6 +57,8 @@ class Pipeline:
     ) -> None:
         if standby and take_over:
             raise InputError("a standby waits, and take_over does not", "pass one of them")
+        if events is not None and not callable(events):
+            raise InputError(f"events is a function that is called with each event, not {shown(events)}")
         bounds, limits = ManagerBounds.of(view_managers), _limits_of(changes_per_epoch)
         self._database = database
         self._store = database.store
@@ -249,14 +252,15 @@ def take_engine(name: object, store: Store, spark: object, settings: object) -> 
 
 
 _POLL_SECONDS = 0.02
+_CHANGES_MAX = 2**31 - 1  # of an epoch
 _STUCK_SECONDS = 300.0  # without a step of the pipeline
 
 
 def _limits_of(changes: int | None) -> EpochLimits:
     """The limits of epochs, with those changes at most, if that is given."""
     given: object = changes
-    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
-        raise InputError(f"changes_per_epoch must be a whole number, 1 or more, not {given!r}")
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= _CHANGES_MAX):
+        raise InputError(f"changes_per_epoch must be a whole number from 1 to {_CHANGES_MAX:,}, not {shown(given)}")
     return EpochLimits() if changes is None else EpochLimits(changes=changes)
 
 

@@ -20,7 +20,9 @@ from functools import lru_cache
 from viewkeeper.errors import CorruptStore, InputError
 from viewkeeper.model.json_codec import reading
 from viewkeeper.model.positions import Positions, positions_from_json
+from viewkeeper.model.wording import shown
 
+_COUNTED_BELOW = 2**63  # epochs, and seconds: more is no number that anybody means, and would overflow
 _MARKS = 32  # for the seconds that are kept: up to one interval between marks more is kept
 
 
@@ -35,9 +37,10 @@ class RetentionPolicy:
 
     def __post_init__(self) -> None:
         for name, value, kinds in (("epochs", self.epochs, int), ("seconds", self.seconds, int | float)):
-            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < float("inf"):
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < _COUNTED_BELOW:
                 number = "a whole number" if kinds is int else "a number"
-                raise InputError(f"{name} must be {number}, 0 or more, not {value!r}", "0 keeps what readers need")
+                fact = f"{name} must be {number}, 0 or more, and less than 2^63, not {shown(value)}"
+                raise InputError(fact, "0 keeps what readers need")
 
     def __bool__(self) -> bool:
         return bool(self.epochs or self.seconds)
@@ -149,5 +152,6 @@ class Bounded:
 
     def __post_init__(self) -> None:
         is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
-        if not is_number or not self.seconds >= 0:
-            raise InputError(f"the bound must be a number of seconds, 0 or more, not {self.seconds!r}")
+        if not is_number or not 0 <= self.seconds < _COUNTED_BELOW:
+            fact = f"the bound must be a number of seconds, 0 or more, and less than 2^63, not {shown(self.seconds)}"
+            raise InputError(fact, "a bound of years is any snapshot")

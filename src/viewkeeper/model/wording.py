@@ -21,6 +21,18 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+_SHOWN_LETTERS_MAX = 60
+
+
+def shown(value: object) -> str:
+    """A value that was passed, as far as a message has room for it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no longer numbers
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN_LETTERS_MAX else text[: _SHOWN_LETTERS_MAX - 3] + "…"
+
+
 NEAR_MAX = 3
 _LISTED_MAX = 10
 

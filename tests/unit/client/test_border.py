@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -139,6 +141,30 @@ def test_a_store_that_lost_its_meta_data_is_not_begun_anew(db: Database) -> None
 
 
 @pytest.mark.parametrize(
+    "use",
+    [
+        lambda db: db.compact(),
+        lambda db: db.execute("ALTER STORE ADD NODE"),
+        lambda db: db.pipeline(engine="driver"),
+        lambda db: db.pipeline(engine="driver", take_over=True),
+    ],
+    ids=["compact", "ALTER STORE", "pipeline", "take_over"],
+)
+def test_a_store_that_was_removed_while_it_was_open_is_told_to_those_who_want_it_alone(
+    db: Database, use: Callable[[Database], object]
+) -> None:
+    shutil.rmtree(db.url.removeprefix("embedded:").removesuffix("?sync=off"))
+    with pytest.raises(vk.StoreReplaced, match="removed or replaced"):
+        use(db)
+
+
+def test_rows_are_put_while_another_thread_imports_pandas(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))  # as it is until its import has come to DataFrame
+    db.table("t").put_many([{"k": 2, "v": 2}])
+    assert db.table("t").get(2)["v"] == 2
+
+
+@pytest.mark.parametrize(
     ("statement", "told"),
     [
         ("DROP TABLE IF EXISTS zzz", "table zzz is not there"),
@@ -200,6 +226,18 @@ WRONG_ARGUMENTS: dict[str, Callable[[Database], object]] = {
     "put_if": lambda db: db.table("t").put_if(1, {"v": 1}, expect=5),
     "delete_if": lambda db: db.table("t").delete_if(1, expect=None),
     "scan, limit": lambda db: list(db.table("t").scan(limit="x")),
+    "scan, a limit beyond all": lambda db: list(db.table("t").scan(limit=2**63)),
+    "keep_changes, seconds": lambda db: db.keep_changes(seconds=1e300),
+    "keep_changes, epochs": lambda db: db.keep_changes(epochs=10**5_000),
+    "a bound beyond all": lambda db: db.view("w").get(1, read=vk.Bounded(seconds=1e300)),
+    "pipeline, changes beyond all": lambda db: db.pipeline(changes_per_epoch=2**70, engine="driver"),
+    "pipeline, events": lambda db: db.pipeline(events=1, engine="driver"),
+    "a name of digits": lambda db: db.table(10**5_000),
+    "a text of digits": lambda db: db.execute(10**5_000),
+    "a path that is too long": lambda db: vk.connect(f"embedded:{'x/' * 3_000}"),
+    "a file whose path is too long": lambda db: db.load("t", "x/" * 3_000),
+    "a backup whose path is too long": lambda db: vk.restore("x/" * 3_000, "embedded:x"),
+    "a path of half a character": lambda db: vk.connect("embedded:\ud800"),
     "backup": lambda db: db.backup(None),
     "explain": lambda db: db.explain(5),
     "explain, form": lambda db: db.explain(form="picture"),

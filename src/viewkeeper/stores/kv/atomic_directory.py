@@ -18,9 +18,10 @@ from pathlib import Path
 
 from viewkeeper.errors import InputError, StoreError, StoreFull
 from viewkeeper.failpoints import failpoint
+from viewkeeper.model.wording import shown
 
 MARKER = ".viewkeeper-unfinished"
-_NAME_BYTES_MAX = 255
+_NAME_BYTES_MAX, _PATH_BYTES_MAX = 255, 4_095
 _NO_SPACE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 
@@ -99,10 +100,16 @@ def _foreign(folder: Path) -> InputError:
 
 def require_path(path: Path) -> Path:
     """The path with `~` replaced; raises where no file system can have it."""
-    if "\0" in str(path) or any(len(os.fsencode(part)) > _NAME_BYTES_MAX for part in path.parts):
+    try:
+        sizes = [len(os.fsencode(part)) for part in path.parts]
+    except UnicodeEncodeError:
+        raise InputError(f"{shown(str(path))} is not a path", "it holds half of a character") from None
+    if "\0" in str(path) or any(size > _NAME_BYTES_MAX for size in sizes):
         raise InputError(
-            f"{str(path)[:60]!r}… is not a path", f"a name has at most {_NAME_BYTES_MAX} bytes, none of them 0"
+            f"{shown(str(path))} is not a path", f"a name has at most {_NAME_BYTES_MAX} bytes, none of them 0"
         )
+    if sum(sizes) + len(sizes) > _PATH_BYTES_MAX:
+        raise InputError(f"{shown(str(path))} is not a path", f"a path has at most {_PATH_BYTES_MAX:,} bytes")
     return path.expanduser()
 
 

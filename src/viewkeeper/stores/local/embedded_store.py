@@ -132,6 +132,7 @@ class EmbeddedStore(LocalStore):
     @contextmanager
     def altering(self) -> Iterator[None]:
         """Among all processes; one that dies leaves no lock."""
+        self._require_in_place()
         file = FileLock(self.layout.path / "alter.lock", os.O_RDWR | os.O_CREAT)
         try:
             if not file.lock(exclusive=True):
@@ -164,7 +165,11 @@ class EmbeddedStore(LocalStore):
     # the store as a whole
 
     def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> PipelineLock:
+        self._require_in_place()
         return PipelineLock(self.layout.lock, take_over=take_over, instead_of=instead_of)
+
+    def _require_in_place(self) -> None:
+        self._handle("meta")().require_in_place()
 
     def holder(self) -> Holder | None:
         return holder_of(self.layout.lock)
