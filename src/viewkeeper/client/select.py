@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.algebra.expressions import Aggregate, Call, Cast, ColumnRef, Expression, Literal, walk
+from viewkeeper.algebra.expressions import Aggregate, AggregationRef, Call, Cast, ColumnRef, Expression, Literal, walk
 from viewkeeper.algebra.relations import Output, Project, Relation, Scan, expressions_of, walk_relations
 from viewkeeper.algebra.rewriting import Read, column_refs, reads_of
 from viewkeeper.algebra.ties import order_ties
@@ -270,11 +270,19 @@ def _watched(source: pa.RecordBatchReader, failures: list[Exception]) -> pa.Reco
 
 
 def _failed(relation: Relation, error: Exception) -> SqlError:
-    """The error on some row, and the expressions that may have caused it."""
+    """The error on some row or group, and the expressions that may have caused it."""
     parts = [part for node in walk_relations(relation) for one in expressions_of(node) for part in walk(one)]
     risky = [part for part in parts if isinstance(part, Call | Cast) and part.raises]
     sums = [part for part in parts if isinstance(part, Aggregate) and part.fallible]
-    named = list(dict.fromkeys(part.text for part in (*sums, *risky)))
+    of_group = {part.text: _is_of_group(part) for part in (*sums, *risky)}
+    named = list(of_group)
     reason = known_cause(error) or cause_of(error)
     told = " or ".join(named[:_NAMED_MAX]) + (" or another" if len(named) > _NAMED_MAX else "")
-    return SqlError(f"{told or 'the SELECT'} fails on a row: {reason}", "leave such rows out with WHERE")
+    if named and all(of_group.values()):
+        return SqlError(f"{told} fails on a group: {reason}", "leave rows of such groups out with WHERE")
+    what = "a row or a group" if any(of_group.values()) else "a row"
+    return SqlError(f"{told or 'the SELECT'} fails on {what}: {reason}", "leave such rows out with WHERE")
+
+
+def _is_of_group(expression: Expression) -> bool:
+    return any(isinstance(part, Aggregate | AggregationRef) for part in walk(expression))
