@@ -99,13 +99,10 @@ def looked_up(join: Join) -> frozenset[int]:
     found = [
         number
         for number, (side, key) in enumerate(zip(join.sides, join.keys, strict=True))
-        if number >= preserved and _is_lookup(root_of(side)) and has_row_key(side, key)
+        if number >= preserved and has_row_key(side, key) and isinstance(root := root_of(side), Scan | Aggregation)
+        if isinstance(root, Aggregation) or root.is_lookup
     ]
     return frozenset(found if len(found) < len(join.sides) else found[1:])
-
-
-def _is_lookup(root: Relation) -> bool:
-    return root.is_lookup if isinstance(root, Scan) else isinstance(root, Aggregation)
 
 
 def key_sides(join: Join) -> tuple[Relation, ...]:

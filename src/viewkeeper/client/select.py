@@ -132,7 +132,7 @@ def stream(read: Read, snapshot: Snapshot, rows: HeldRows) -> pa.RecordBatchRead
     if read.scan.is_view:
         view = snapshot.view(schema.name)
         node = view.definition.node
-        stored = _Stored(node.key, node.row, _places(view.definition), view.name)
+        stored = _Stored(node.key, node.row, _stored_columns(view.definition), view.name)
         found = view.pieces(key_ranges(stored.key, stored.parts, read.conditions))
     else:
         stored = _Stored(schema.key_columns, schema.value_columns, tuple(stored_indexes(schema).values()))
@@ -192,11 +192,11 @@ def _scan(catalog: Catalog, name: str) -> Relation:
     entry = catalog.named(name)
     if isinstance(entry, TableSchema):
         return Scan(entry)
-    places = _places(entry)
+    indexes = _stored_columns(entry)
     names = {(one.part, one.index): one.column.name for one in reversed(entry.shown)}
     stored = {"key": entry.node.key, "row": entry.node.row}
-    columns = [replace(stored[part][at], name=names.get((part, at), f"key {at}")) for part, at in places]
-    position = {place: number for number, place in enumerate(places)}
+    columns = [replace(stored[part][at], name=names.get((part, at), f"key {at}")) for part, at in indexes]
+    position = {index: number for number, index in enumerate(indexes)}
     key = tuple(columns[position["key", at]].name for at in range(len(entry.node.key)))
     schema = TableSchema(entry.id, entry.name, tuple(columns), key)
     records = Scan(schema, is_view=True, is_lookup=entry.kind not in _OF_SEVERAL)
@@ -207,7 +207,7 @@ def _scan(catalog: Catalog, name: str) -> Relation:
     return Project(records, tuple(Output(ref.name, ref) for ref in refs))
 
 
-def _places(view: ViewDefinition) -> tuple[StoredIndex, ...]:
+def _stored_columns(view: ViewDefinition) -> tuple[StoredIndex, ...]:
     """The stored columns of a view: those shown, each once, and the rest of its key."""
     shown = [(one.part, one.index) for one in view.shown]
     return tuple(dict.fromkeys([*shown, *(("key", index) for index in range(len(view.node.key)))]))
@@ -274,7 +274,8 @@ def _failed(relation: Relation, error: Exception) -> SqlError:
     parts = [part for node in walk_relations(relation) for one in expressions_of(node) for part in walk(one)]
     risky = [part for part in parts if isinstance(part, Call | Cast) and part.raises]
     sums = [part for part in parts if isinstance(part, Aggregate) and part.fallible]
-    of_group = {part.text: _is_of_group(part) for part in (*sums, *risky)}
+    kinds = Aggregate | AggregationRef
+    of_group = {part.text: any(isinstance(inner, kinds) for inner in walk(part)) for part in (*sums, *risky)}
     named = list(of_group)
     reason = known_cause(error) or cause_of(error)
     told = " or ".join(named[:_NAMED_MAX]) + (" or another" if len(named) > _NAMED_MAX else "")
@@ -282,7 +283,3 @@ def _failed(relation: Relation, error: Exception) -> SqlError:
         return SqlError(f"{told} fails on a group: {reason}", "leave rows of such groups out with WHERE")
     what = "a row or a group" if any(of_group.values()) else "a row"
     return SqlError(f"{told or 'the SELECT'} fails on {what}: {reason}", "leave such rows out with WHERE")
-
-
-def _is_of_group(expression: Expression) -> bool:
-    return any(isinstance(part, Aggregate | AggregationRef) for part in walk(expression))

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 
-_DIGITS_MAX = 4_300  # more of them Python does not read
-
 
 def read_json_text(text: str) -> object:
     """The value, with exact numbers and without duplicate names."""
@@ -41,9 +39,10 @@ def _readable() -> Iterator[None]:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _DIGITS_MAX:
-        raise ValueError(f"a number has {len(digits):,} digits")
-    return int(digits)
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(f"a number has {len(digits):,} digits") from None
 
 
 def _decimal(digits: str) -> Decimal:
