@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from viewkeeper.algebra.expressions import Aggregate, AggregationRef, Call, Expression, columns_of, walk
 from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import INT
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,14 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The rows of a base table; of a view's records, where a SELECT reads them (`is_view`)."""
+    """The rows of a base table; of a view's records, where a SELECT reads them (`is_view`).
+
+    `is_lookup`: whether a join may look it up by its key: not the records of ⋈, ∪ or top.
+    """
 
     table: TableSchema
     is_view: bool = False
+    is_lookup: bool = True
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -220,7 +225,20 @@ class Sorted:
         return self.input.columns
 
 
-Relation = Scan | Select | Aggregation | Project | Join | Union | Top | Index | ViewRows | RowsOfGroups | Sorted
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The first rows of an order, and their ranks from 1 as the last column: where a SELECT needs the key of a top-n."""
+
+    input: Top
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.input.columns, Column("rank", INT, nullable=False))
+
+
+Relation = (
+    Scan | Select | Aggregation | Project | Join | Union | Top | Index | ViewRows | RowsOfGroups | Sorted | Ranked
+)
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:

@@ -27,6 +27,7 @@ from viewkeeper.algebra.relations import (
     Join,
     Output,
     Project,
+    Ranked,
     Relation,
     Scan,
     Select,
@@ -196,6 +197,8 @@ def _reads(relation: Relation, needed: frozenset[int], conditions: Sequence[Expr
         case Union(inputs=inputs):
             for one in inputs:
                 yield from _reads(one, needed, conditions)
+        case Ranked(input=source):
+            yield from _reads(source, needed - {len(source.columns)}, ())
         case _:
             # the first rows are the first of all rows: a condition above cannot be applied before
             yield from _reads(relation.input, needed | own, ())

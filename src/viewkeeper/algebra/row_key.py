@@ -29,7 +29,7 @@ from viewkeeper.algebra.relations import (
 )
 from viewkeeper.algebra.rewriting import over_columns
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.types import DOUBLE
+from viewkeeper.model.types import DOUBLE, INT, SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,8 @@ def looked_up(join: Join) -> frozenset[int]:
     found = [
         number
         for number, (side, key) in enumerate(zip(join.sides, join.keys, strict=True))
-        if number >= preserved and isinstance(root_of(side), Scan | Aggregation) and has_row_key(side, key)
+        if number >= preserved and has_row_key(side, key) and isinstance(root := root_of(side), Scan | Aggregation)
+        if isinstance(root, Aggregation) or root.is_lookup
     ]
     return frozenset(found if len(found) < len(join.sides) else found[1:])
 
@@ -108,6 +109,24 @@ def key_sides(join: Join) -> tuple[Relation, ...]:
     """The sides whose row keys make up that of the result."""
     lookups = looked_up(join)
     return tuple(side for number, side in enumerate(join.shown_sides) if number not in lookups)
+
+
+def united_key(branches: Sequence[Sequence[SqlType]]) -> tuple[list[SqlType], list[list[int]]]:
+    """The key of a union whose branches have keys of these types, and where the parts of each branch are in it.
+
+    The number of the branch is first; the others are shared by parts of one type, and NULL in branches that lack them.
+    """
+    types: list[SqlType] = [INT]
+    indexes: list[list[int]] = []
+    for parts in branches:
+        own: list[int] = []
+        for part in parts:
+            free = (index for index, known in enumerate(types) if index and index not in own and known == part)
+            own.append(next(free, len(types)))
+            if own[-1] == len(types):
+                types.append(part)
+        indexes.append(own)
+    return types, indexes
 
 
 def can_regroup(groups: Sequence[Expression], finer: Sequence[Expression]) -> bool:

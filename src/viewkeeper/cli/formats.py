@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from viewkeeper.errors import BadRow, InputError
+from viewkeeper.load.json_texts import read_json_text
 from viewkeeper.load.text_values import read_text
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.stored_values import to_double
@@ -98,7 +99,7 @@ def parse_put(schema: TableSchema, arguments: Sequence[str]) -> dict[str, object
 def read_json(text: str, what: str, example: str = '{"id": "o1"}') -> object:
     """JSON with exact decimals and without duplicate names; `example` is what a user who errs is shown."""
     try:
-        return json.loads(text, parse_float=Decimal, object_pairs_hook=_distinct)
+        return read_json_text(text)
     except ValueError as error:
         raise InputError(f"{what} is not JSON: {error}", f"strings need quotes inside: '{example}'") from None
 
@@ -118,13 +119,6 @@ def _assignments(schema: TableSchema, argument: str) -> list[tuple[str, object]]
     if match[2] == "=":
         return [(column.name, parse_text(column, match[3]))]
     return [(column.name, parse_json(column, read_json(match[3], f"the value of column {column.name}")))]
-
-
-def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise ValueError("a name comes twice")
-    return dict(pairs)
 
 
 def plain(value: object) -> str:

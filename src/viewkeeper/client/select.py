@@ -11,16 +11,17 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.algebra.expressions import Aggregate, Call, Cast, ColumnRef, Expression, Literal, walk
-from viewkeeper.algebra.relations import Relation, Scan, expressions_of, walk_relations
-from viewkeeper.algebra.rewriting import Read, reads_of
-from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.algebra.expressions import Aggregate, AggregationRef, Call, Cast, ColumnRef, Expression, Literal, walk
+from viewkeeper.algebra.relations import Output, Project, Relation, Scan, expressions_of, walk_relations
+from viewkeeper.algebra.rewriting import Read, column_refs, reads_of
+from viewkeeper.algebra.ties import order_ties
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.interruptible import interruptibly
 from viewkeeper.client.result import Result
@@ -130,8 +131,8 @@ def stream(read: Read, snapshot: Snapshot, rows: HeldRows) -> pa.RecordBatchRead
     schema = read.scan.table
     if read.scan.is_view:
         view = snapshot.view(schema.name)
-        node, shown = view.definition.node, view.definition.shown
-        stored = _Stored(node.key, node.row, tuple((one.part, one.index) for one in shown), view.name)
+        node = view.definition.node
+        stored = _Stored(node.key, node.row, _stored_columns(view.definition), view.name)
         found = view.pieces(key_ranges(stored.key, stored.parts, read.conditions))
     else:
         stored = _Stored(schema.key_columns, schema.value_columns, tuple(stored_indexes(schema).values()))
@@ -171,7 +172,7 @@ def select(database: Connection, statement: Select) -> Result:
         bound = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
         check_text_growth(bound)
         check_constants(bound)
-        relation = optimize(bound)
+        relation = order_ties(optimize(bound))
         reads = reads_of(relation)
         streams = [stream(read, snapshot, rows) for read in reads if read.scan.table is not ONE_ROW]
         numbers = itertools.count()
@@ -183,12 +184,33 @@ def select(database: Connection, statement: Select) -> Result:
     return Result(tuple(names), pa.table(arrays, names=names))
 
 
+_OF_SEVERAL = ("JOIN", "UNION", "TOP", "INDEX")  # kinds of views whose records no join looks up
+
+
 def _scan(catalog: Catalog, name: str) -> Relation:
+    """The rows of a table; or the records of a view, of whose key the columns that it does not show have no name in SQL."""
     entry = catalog.named(name)
     if isinstance(entry, TableSchema):
         return Scan(entry)
-    columns = tuple(shown.column for shown in entry.shown)
-    return Scan(TableSchema(entry.id, entry.name, columns, ()), is_view=True)
+    indexes = _stored_columns(entry)
+    names = {(one.part, one.index): one.column.name for one in reversed(entry.shown)}
+    stored = {"key": entry.node.key, "row": entry.node.row}
+    columns = [replace(stored[part][at], name=names.get((part, at), f"key {at}")) for part, at in indexes]
+    position = {index: number for number, index in enumerate(indexes)}
+    key = tuple(columns[position["key", at]].name for at in range(len(entry.node.key)))
+    schema = TableSchema(entry.id, entry.name, tuple(columns), key)
+    records = Scan(schema, is_view=True, is_lookup=entry.kind not in _OF_SEVERAL)
+    shown = [(position[one.part, one.index], one.column) for one in entry.shown]
+    refs = [ColumnRef(at, column.name, column.type, column.nullable) for at, column in shown]
+    if refs == list(column_refs(records)):
+        return records
+    return Project(records, tuple(Output(ref.name, ref) for ref in refs))
+
+
+def _stored_columns(view: ViewDefinition) -> tuple[StoredIndex, ...]:
+    """The stored columns of a view: those shown, each once, and the rest of its key."""
+    shown = [(one.part, one.index) for one in view.shown]
+    return tuple(dict.fromkeys([*shown, *(("key", index) for index in range(len(view.node.key)))]))
 
 
 def _scan_sql(read: Read, numbers: Iterator[int]) -> str:
@@ -248,11 +270,16 @@ def _watched(source: pa.RecordBatchReader, failures: list[Exception]) -> pa.Reco
 
 
 def _failed(relation: Relation, error: Exception) -> SqlError:
-    """The error on some row, and the expressions that may have caused it."""
+    """The error on some row or group, and the expressions that may have caused it."""
     parts = [part for node in walk_relations(relation) for one in expressions_of(node) for part in walk(one)]
     risky = [part for part in parts if isinstance(part, Call | Cast) and part.raises]
     sums = [part for part in parts if isinstance(part, Aggregate) and part.fallible]
-    named = list(dict.fromkeys(part.text for part in (*sums, *risky)))
+    kinds = Aggregate | AggregationRef
+    of_group = {part.text: any(isinstance(inner, kinds) for inner in walk(part)) for part in (*sums, *risky)}
+    named = list(of_group)
     reason = known_cause(error) or cause_of(error)
     told = " or ".join(named[:_NAMED_MAX]) + (" or another" if len(named) > _NAMED_MAX else "")
-    return SqlError(f"{told or 'the SELECT'} fails on a row: {reason}", "leave such rows out with WHERE")
+    if named and all(of_group.values()):
+        return SqlError(f"{told} fails on a group: {reason}", "leave rows of such groups out with WHERE")
+    what = "a row or a group" if any(of_group.values()) else "a row"
+    return SqlError(f"{told or 'the SELECT'} fails on {what}: {reason}", "leave such rows out with WHERE")

@@ -16,6 +16,7 @@ from viewkeeper.algebra.relations import (
     Aggregation,
     Join,
     Project,
+    Ranked,
     Relation,
     RowsOfGroups,
     Scan,
@@ -114,6 +115,9 @@ def relation_sql(relation: Relation, scan: ScanSql) -> str:
             return " UNION ALL ".join(f"(SELECT * FROM ({relation_sql(one, scan)}))" for one in inputs)
         case Top() | Sorted():
             return _ordered(relation, "*", scan)
+        case Ranked(input=top):
+            rank = f"CAST(row_number() OVER (ORDER BY {_terms(top)}) AS INTEGER) AS c{len(top.columns)}"
+            return _ordered(top, f"*, {rank}", scan)
     raise InvariantBroken(f"{type(relation).__name__} has no SQL")
 
 
@@ -157,10 +161,14 @@ def _side(join: Join, number: int, start: int, scan: ScanSql) -> str:
 
 def _ordered(relation: Top | Sorted, shown: str, scan: ScanSql) -> str:
     sql = f"SELECT {shown} FROM ({relation_sql(relation.input, scan)})"
+    sql += f" ORDER BY {_terms(relation)}" if relation.order else ""
+    sql += "" if relation.limit is None else f" LIMIT {relation.limit}"
+    return sql + (f" OFFSET {relation.offset}" if isinstance(relation, Sorted) and relation.offset else "")
+
+
+def _terms(relation: Top | Sorted) -> str:
     terms = []
     for term in relation.order:
         nulls = "NULLS FIRST" if term.nulls_first else "NULLS LAST"
         terms.append(f"{emit(term.expression)} {'DESC' if term.descending else 'ASC'} {nulls}")
-    sql += f" ORDER BY {', '.join(terms)}" if terms else ""
-    sql += "" if relation.limit is None else f" LIMIT {relation.limit}"
-    return sql + (f" OFFSET {relation.offset}" if isinstance(relation, Sorted) and relation.offset else "")
+    return ", ".join(terms)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from viewkeeper.errors import InputError
+from viewkeeper.load.json_texts import end_of_value, read_structure
 
 _DELIMITERS = (",", ";", "\t", "|")
 _FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as `surrogateescape` spells them
@@ -75,8 +75,8 @@ class TextFile:
             self.require_sound()
         if not names:
             raise InputError(f"{self.label} has no names in it", 'JSON has objects in it, as in {"id": 1}')
-        _, (first,) = next(self.records())
-        return tuple(dict.fromkeys([*json.loads(first), *sorted(name for name in names if name is not None)]))
+        line, (first,) = next(self.records())
+        return tuple(dict.fromkeys([*self._object(line, first), *sorted(name for name in names if name is not None)]))
 
     def records(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """First line and fields of each record, also of CSV's header; for JSON its text is the only field."""
@@ -99,12 +99,12 @@ class TextFile:
 
     def _elements(self, text: str) -> Iterator[tuple[int, list[str]]]:
         """First line and text of each element of a JSON array, which is the whole of `text`."""
-        decoder, line, seen, offset = json.JSONDecoder(), 1, 0, text.index("[") + 1
+        line, seen, offset = 1, 0, text.index("[") + 1
         while True:
             offset = _BLANK.match(text, offset).end()  # type: ignore[union-attr]
             line, seen = line + text.count("\n", seen, offset), offset
             try:
-                _, end = decoder.raw_decode(text, offset)
+                end = end_of_value(text, offset)
             except ValueError as error:
                 raise self.fault(line, f"not JSON: {error}", _ARRAY) from None
             yield line, [text[offset:end]]
@@ -130,17 +130,20 @@ class TextFile:
             if any(map(_FOREIGN.search, fields)):
                 raise self.fault(line, *_NOT_UTF8)
             if self.format == "jsonl":
-                try:
-                    value = json.loads(fields[0])
-                except ValueError as error:
-                    hint = "one object on each line, or one array of all"
-                    raise self.fault(line, f"not JSON: {error}", hint) from None
-                if not isinstance(value, dict):
-                    raise self.fault(line, "not a JSON object", 'as in {"id": 1}')
+                self._object(line, fields[0])
             width = width or len(fields)
             if fields and len(fields) != width:
                 fact = f"{len(fields)} values for {width} columns"
                 raise self.fault(line, fact, "quote values that hold the delimiter")
+
+    def _object(self, line: int, text: str) -> dict[str, object]:
+        try:
+            value = read_structure(text)
+        except ValueError as error:
+            raise self.fault(line, f"not JSON: {error}", "one object on each line, or one array of all") from None
+        if not isinstance(value, dict):
+            raise self.fault(line, "not a JSON object", 'as in {"id": 1}')
+        return value
 
     def fault(self, line: int, reason: str, hint: str) -> InputError:
         return InputError(f"{self.label}, line {line}: {reason}", hint)

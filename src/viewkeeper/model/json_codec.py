@@ -20,12 +20,16 @@ Plain = TypeVar("Plain")
 Reader = Callable[[Any], Any]
 
 
+# Of JSON that is not what was written: it may also have numbers beyond all bounds, or be nested too deeply.
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
 @contextmanager
 def reading(what: str) -> Iterator[None]:
     """The block parses JSON of the store, where anything else is damage."""
     try:
         yield
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise CorruptStore(f"the store's {what} cannot be read", "restore the store from a backup") from error
 
 

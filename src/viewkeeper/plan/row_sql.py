@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from viewkeeper.algebra.canonical import spell
 from viewkeeper.algebra.expressions import ColumnRef, Expression, Literal, columns_of
+from viewkeeper.algebra.row_key import united_key
 from viewkeeper.codegen.expression_sql import emit, guarded
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import INT
@@ -177,16 +178,12 @@ def output_rows(
 
 def united_rows(branches: Sequence[Rows]) -> list[Rows]:
     """Branches under one key: the branch, then its own key in columns that only branches of like keys share."""
+    _, positions = united_key([[part.type for part in one.key] for one in branches])
     columns: list[Column] = [_BRANCH]
-    positions: list[list[int]] = []  # of each branch's key parts
-    for one in branches:
-        own: list[int] = []
-        for part in one.key:
-            free = [i for i, c in enumerate(columns) if i and i not in own and c.type == part.type]
-            if not free:
-                columns.append(Column(part.name, part.type, nullable=True))
-            own.append(free[0] if free else len(columns) - 1)
-        positions.append(own)
+    for one, own in zip(branches, positions, strict=True):
+        # a column has the name of the part for which it was added
+        added = (part for part, position in zip(one.key, own, strict=True) if position >= len(columns))
+        columns += [Column(part.name, part.type, nullable=True) for part in list(added)]
     united = []
     for number, (one, own) in enumerate(zip(branches, positions, strict=True)):
         constants = [Literal(number, INT), *(Literal(None, column.type) for column in columns[1:])]

@@ -107,6 +107,9 @@ def test_doubles_without_a_json_number_are_strings(run: Run, url: str, value: st
         (("id:=null", "amount=1"), "key column id of table orders is NULL"),
         (('{"id"',), "the row is not JSON"),
         (('{"id": "o4", "id": "o5"}',), "a name comes twice"),
+        (('{"id": "o4", "amount": ' + "9" * 5_000 + "}",), "the row is not JSON: a number has 5,000 digits"),
+        (("o4", "amount:=1e99999999999999999999"), "is not JSON: a number has an exponent beyond all bounds"),
+        (("o4", "region:=" + "[" * 60_000 + "]" * 60_000), "is not JSON: it is nested too deeply"),
         (('{"amount": 1}',), "the key of orders lacks id"),
     ],
 )

@@ -124,7 +124,7 @@ def test_sums_of_doubles_are_exact_whatever_the_order(db: vk.Database) -> None:
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("SELECT 10 div n FROM t", "10 div n.*division by zero"),
+        ("SELECT 10 div n FROM t", "^10 div n fails on a row: division by zero; leave such rows out with WHERE"),
         ("SELECT k FROM t WHERE 10 % n = 1", "10 % n.*division by zero"),
         ("SELECT CAST(carrier AS INT) FROM t", r"cast\(carrier as int\)"),
         ("SELECT n + 2147483647 FROM t", r"n \+ 2147483647.*[Oo]verflow"),
@@ -135,6 +135,28 @@ def test_sums_of_doubles_are_exact_whatever_the_order(db: vk.Database) -> None:
 def test_a_row_that_fails_stops_the_select(db: vk.Database, query: str, told: str) -> None:
     with pytest.raises(vk.SqlError, match=told):
         db.execute(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "fact"),
+    [
+        ("SELECT SUM(b), SUM(c) FROM big", "sum(b) or sum(c) fails on a group: "),
+        (
+            "SELECT k, SUM(b) FROM big GROUP BY k HAVING 1 div (COUNT(*) - 1) > 0",
+            "fails on a group: division by zero",
+        ),
+        ("SELECT 10 div (COUNT(*) - 2) FROM big", "count(*) - 2 fails on a group: division by zero"),
+        ("SELECT SUM(b + k) FROM big", "fails on a row or a group: "),
+    ],
+)
+def test_a_group_that_fails_is_called_so(query: str, fact: str) -> None:
+    with vk.connect("memory:") as db:
+        db.execute("CREATE TABLE big (k INT PRIMARY KEY, b BIGINT, c BIGINT)")
+        db.table("big").put_many([{"k": k, "b": 2**63 - 9, "c": 1} for k in (1, 2)])
+        with pytest.raises(SqlError) as caught:
+            db.execute(query)
+    assert fact in caught.value.fact
+    assert caught.value.hint == f"leave {'such rows' if ' row ' in fact else 'rows of such groups'} out with WHERE"
 
 
 def test_a_row_that_does_not_pass_where_cannot_fail(db: vk.Database) -> None:

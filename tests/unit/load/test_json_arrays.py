@@ -62,6 +62,8 @@ def test_a_json_array_of_objects_is_loaded_as_lines_are(
         ('[{"k": 1, "n": 1},]', "line 1: not JSON"),
         ('[\n{"k": 1, "n": 1},\n{"n": 2}]', "line 3: column k is NULL"),
         (b'[{"k": 1, "n": 1},\n{"k": 2, "s": "\xff"}]', "line 2: not UTF-8 text"),
+        ('[\n{"k": 1, "n": ' + "[" * 200_000 + "]" * 200_000 + "}]", "line 2: not JSON: it is nested too deeply"),
+        ('[{"k": 1, "n": 1},\n{"k": 2, "n": ' + "9" * 5_000 + "}]", "line 2: column n is INT, not"),
         ("[]", "no names in it"),
         ("[[]]", "line 1: not a JSON object"),
     ],

@@ -175,6 +175,12 @@ def test_a_value_that_does_not_fit_is_named_with_its_line_and_nothing_is_written
         ("t.txt", "k,n\n", "no suffix that names its format"),
         ("t.jsonl", '{"k": 1, "n": 1}\n\n{"k": \n', "line 3: not JSON"),
         ("t.jsonl", '{"k": 1, "n": 1}\n5\n', "line 2: not a JSON object"),
+        (
+            "t.jsonl",
+            '\n{"k": 1, "n": ' + "[" * 200_000 + "]" * 200_000 + "}",
+            "line 2: not JSON: it is nested too deeply",
+        ),
+        ("t.jsonl", '{"k": 1, "n": ' + "9" * 5_000 + "}\n", "line 1: column n is INT, not"),
         ("t.jsonl", b'{"k": 1, "n": 1}\n{"k": 2, "s": "\xff"}\n', "line 2: not UTF-8 text"),
         ("t.jsonl", '{"k": 1, "n": 1}\n{"n": 2}\n', "line 2: column k is NULL"),
         ("t.jsonl", '{"k": 1, "n": 1, "q": 1}\n', "columns that the table has not: q"),

@@ -70,12 +70,12 @@ def test_a_store_that_is_not_there_is_not_made_for_a_reader(tmp_path: Path) -> N
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "x"}', "\x00"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "x"}', "\x00", '{"format": 1e400}', "[" * 200_000])
 def test_a_damaged_description_is_refused(tmp_path: Path, text: str) -> None:
     open_layout(f"embedded:{tmp_path / 's'}", create=True)
     (tmp_path / "s" / "store.json").write_text(text)
 
-    with pytest.raises(CorruptStore):
+    with pytest.raises(CorruptStore, match=r"store\.json cannot be read"):
         open_layout(f"embedded:{tmp_path / 's'}", create=True)
 
 

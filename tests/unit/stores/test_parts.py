@@ -54,6 +54,14 @@ def run(path: Path) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_a_part_that_is_no_file_is_named(path: Path, part: str, make: Callable[[Path], None]) -> None:
+    (path / part / "data.mdb").unlink()
+    make(path / part / "data.mdb")
+    refused(path, f"{part}/data.mdb is not a file")
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_a_part_that_is_missing_is_named(path: Path, part: str) -> None:
     (path / part / "data.mdb").unlink()
     refused(path, f"lacks {part}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import stat
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -108,12 +109,14 @@ def require_whole(file: Path) -> None:
     """Raise CorruptStore unless LMDB can map the file: it exists, is LMDB's, and was not truncated."""
     try:
         with translate_no_space(str(file)):
-            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
     except FileNotFoundError:
         raise CorruptStore(f"the store at {file.parents[1]} lacks {file.parent.name}/{file.name}", _HINT) from None
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror}") from error
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise CorruptStore(f"{file} is not a file", _HINT)
         head = _read_head(descriptor)
         for _ in range(_LOOKS_MAX):
             if head is None:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.errors import DamagedBackup, InputError, NewerFormat, StoreInUse
 from viewkeeper.failpoints import failpoint
+from viewkeeper.model.json_codec import UNREADABLE
 from viewkeeper.ports.admin import Backup, Progress
 from viewkeeper.stores.kv.atomic_directory import (
     fill_atomically,
@@ -219,7 +220,7 @@ def _read_manifest(source: Path) -> _Manifest:
         made = (int(store["nodes"]), numbers, bool(store["before_images"]), int(store["partitions"]))
         manifest = _Manifest(*made, files)
         complete = bool(numbers) and set(files) == {f"{name}.mdb" for name in folders(numbers, manifest.partitions)}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise DamagedBackup(f"{source / MANIFEST} cannot be read", _HINT) from error
     if not complete:
         raise DamagedBackup(f"{source / MANIFEST} does not name every part of a store", _HINT)

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from viewkeeper.errors import CorruptStore, InputError, NewerFormat, StoreError
 from viewkeeper.failpoints import failpoint
+from viewkeeper.model.json_codec import UNREADABLE
 from viewkeeper.stores.kv.atomic_directory import (
     MARKER,
     clear_unfinished,
@@ -164,7 +165,7 @@ def _read(file: Path) -> dict:
         with translate_no_space(str(file)):
             facts = json.loads(file.read_text())
         written = int(facts["format"])
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (*UNREADABLE, OSError) as error:
         raise CorruptStore(f"{file} cannot be read", "restore the store from a backup") from error
     if written != FORMAT and not _is_same_but_for_nodes(facts):
         fact, more = f"the store at {file.parent} has format {written}", f"this ViewKeeper reads {FORMAT}"
