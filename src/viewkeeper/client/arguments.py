@@ -7,6 +7,7 @@ table, the column or the argument. Column names are case-insensitive; the stop o
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,41 +19,46 @@ from viewkeeper.model.keys import after_prefix, decode_key, encode_key
 from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.stored_values import Stored, are_equal, from_stored, to_stored
-from viewkeeper.model.wording import shown, suggestion
-from viewkeeper.stores.kv.atomic_directory import require_path
+from viewkeeper.model.wording import described, shown, suggestion
 
 Merge = Callable[[bytes | None], bytes | None]  # the row after a write, of the row before it
 
 
 def take_text(name: str, value: object, hint: str | None = None) -> str:
     if not isinstance(value, str):
-        raise InputError(f"{name} is a text, not {_described(value)}", hint)
+        raise InputError(f"{name} is a text, not {described(value)}", hint)
     return value
 
 
 def take_path(name: str, value: object) -> Path:
     if not isinstance(value, str | os.PathLike):
-        raise InputError(f"{name} is a path, not {_described(value)}")
-    require_path(Path(value))
+        raise InputError(f"{name} is a path, not {described(value)}")
+    try:
+        Path(value).exists()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InputError(
+                f"{name} is not a path: {shown(str(value))}", "it is longer than a file system takes"
+            ) from None
     return Path(value)
 
 
 def take_names(name: str, value: object) -> list[str]:
     """A list of names; a text would be a list of its letters."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InputError(f"{name} is a list of names, not {_described(value)}", 'as in ["a", "b"]')
+        raise InputError(f"{name} is a list of names, not {described(value)}", 'as in ["a", "b"]')
     return [take_text(f"each of {name}", part) for part in value]
 
 
 def take_seconds(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise InputError(f"{name} is a number of seconds, not {_described(value)}", "0 does not wait")
+        raise InputError(f"{name} is a number of seconds, not {described(value)}", "0 does not wait")
     return value
 
 
 def take_mapping(name: str, value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} is a dict of columns, not {_described(value)}", 'as in {"amount": 30}; {} is any row')
+        raise InputError(f"{name} is a dict of columns, not {described(value)}", 'as in {"amount": 30}; {} is any row')
     return value
 
 
@@ -60,10 +66,6 @@ def take_many(what: str, keys: Iterable[object]) -> Iterable[object]:
     if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
         raise InputError(f"{what} takes many keys, not one {type(keys).__name__}", "pass a list of keys")
     return keys
-
-
-def _described(value: object) -> str:
-    return f"{type(value).__name__} {shown(value)}"
 
 
 def key_bytes(name: str, columns: Sequence[Column], values: Sequence[object], *, whole: bool = True) -> bytes:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from viewkeeper.errors import BadRow, CorruptStore, InvariantBroken
 from viewkeeper.model.schema import Column
+from viewkeeper.model.wording import described
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,12 +106,7 @@ def _plain(value: object) -> object:
 
 
 def _refuse(column: Column, value: object, hint: str | None = None) -> BadRow:
-    try:
-        text = repr(value)
-    except ValueError:  # Python refuses to write an int of so many digits
-        text = "of too many digits to write"
-    shown = text if len(text) <= 60 else text[:57] + "…"
-    return BadRow(f"column {column.name} is {column.type}, not {type(value).__name__} {shown}", hint)
+    return BadRow(f"column {column.name} is {column.type}, not {described(value)}", hint)
 
 
 def _boolean(column: Column, value: object) -> bool:

@@ -28,9 +28,14 @@ def shown(value: object) -> str:
     """A value that was passed, as far as a message has room for it."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no longer numbers
-        return "a number of thousands of digits"
+    except (ValueError, RecursionError):  # Python writes no longer numbers, and nothing that is nested deeper
+        return "too large to write"
     return text if len(text) <= _SHOWN_LETTERS_MAX else text[: _SHOWN_LETTERS_MAX - 3] + "…"
+
+
+def described(value: object) -> str:
+    """A value that was passed, with its type."""
+    return f"{type(value).__name__} {shown(value)}"
 
 
 NEAR_MAX = 3

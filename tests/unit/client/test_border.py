@@ -256,6 +256,26 @@ def test_a_wrong_argument_is_an_error_of_ours_that_names_it(db: Database, call: 
         call(db)
 
 
+def test_arguments_up_to_the_bounds_are_taken(db: Database, tmp_path: Path) -> None:
+    db.execute("CREATE MATERIALIZED VIEW w AS SELECT k, v FROM t")
+    db.keep_changes(epochs=2**63 - 1, seconds=2**62)
+    with db.pipeline(changes_per_epoch=2**31 - 1, engine="driver") as pipeline:
+        pipeline.run_available()
+    assert db.view("w").get(1, read=vk.Bounded(seconds=2**62)) == {"k": 1, "v": 1}
+    assert len(list(db.table("t").scan(limit=2**63 - 1))) == 1
+    with pytest.raises(vk.StoreError, match="there is no store"):
+        vk.connect(f"embedded:{'x/' * 1_950}", read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("letters", "end"), [(58, "'"), (59, "…")], ids=["as much as a message shows", "more than a message shows"]
+)
+def test_a_wrong_value_is_shown_as_far_as_there_is_room(db: Database, letters: int, end: str) -> None:
+    with pytest.raises(vk.BadRow) as refused:
+        db.table("t").put(2, {"v": "x" * letters})
+    assert refused.value.fact.endswith(f"x{end}")
+
+
 def test_numbers_of_numpy_are_taken_where_nothing_is_lost(db: Database) -> None:
     table = db.table("t")
     table.put(np.int64(7), {"v": np.uint8(3), "d": np.float32(0.5)})

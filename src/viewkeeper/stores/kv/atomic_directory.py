@@ -21,7 +21,7 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.wording import shown
 
 MARKER = ".viewkeeper-unfinished"
-_NAME_BYTES_MAX, _PATH_BYTES_MAX = 255, 4_095
+_NAME_BYTES_MAX, _PATH_BYTES_MAX = 255, 3_900  # of 4,095, so that there is room for the files of a store
 _NO_SPACE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 
