@@ -357,6 +357,23 @@ def test_the_ends_are_those_of_the_last_whole_entries(server: Server) -> None:
     assert position == end[Stream(server.name)] + len(entry(2).encoded())
 
 
+@pytest.mark.parametrize("closed", [0, 1, 3], ids=["none", "one", "three"])
+def test_the_ends_are_before_files_without_entries_while_one_before_them_may_get_some(
+    server: Server, closed: int
+) -> None:
+    server.write(entry(1))
+    end = reader(server).last_entries()
+    server.roll(trailer=False)  # its closing takes long
+    for _ in range(closed):
+        server.roll()
+    assert reader(server).last_entries() == end
+    (position,) = end.values()
+    assert cells_of(read(server, stop=position)) == expected([entry(1)])
+    server.write(entry(2))
+    (position,) = reader(server).last_entries().values()
+    assert cells_of(read(server, stop=position)) == expected([entry(1), entry(2)])
+
+
 def test_a_folder_that_is_no_hbase_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="hbase.rootdir"):
         WalFolder.at(str(tmp_path)).files()

@@ -8,7 +8,6 @@ is whole; a file is begun when the one before is complete.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -69,11 +68,13 @@ class WalReader:
         found: Positions = {}
         for stream, files in self.folder.files().items():
             found[stream] = files[0].first
-            # a last file without entries is not reached while the one before may still get some
+            # files without entries are not reached while one before them may still get some
             for file in reversed(files):
-                outlines = deque(self.outline(stream, file.first, files), maxlen=1)
-                if outlines:
-                    found[stream] = outlines[0].position
+                has_entries, position = False, found[stream]
+                for outline in self.outline(stream, file.first, files):
+                    has_entries, position = has_entries or outline.entries is not None, outline.position
+                if has_entries or file is files[0]:
+                    found[stream] = position
                     break
         return found
 
