@@ -17,9 +17,9 @@ from viewkeeper.model.types import STRING
 from viewkeeper.operators import exact_sums, grouping_kernel
 from viewkeeper.operators.delta_rows import Delta
 from viewkeeper.operators.exact_sums import are_exact, sum_any, sum_exact, whole_of
-from viewkeeper.operators.grouping_kernel import contribute
+from viewkeeper.operators.grouping_kernel import contribute, evaluate
 from viewkeeper.operators.messages import Input
-from viewkeeper.plan.nodes import AggregateNode, Term
+from viewkeeper.plan.nodes import AggregateNode, Given, Term
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
 
@@ -202,3 +202,17 @@ def test_sums_are_exact_where_a_double_would_round(rows_at_once: int, monkeypatc
     found = sum_any(places, signs, wide, 5)
     assert [int(total) for total in found.to_pylist()] == [2**64, 2**80 - 1, -2, 10**37, 0]
     assert [int(total) for total in sum_exact(places, signs.astype(np.float64), 4).to_pylist()] == [3, 2, 0, -1]
+
+
+def test_a_column_that_is_encoded_for_an_expression_is_summed_by_its_few_values_too() -> None:
+    count = 1 << 15
+    rows = pa.table({"sign": pa.array(np.ones(count, np.int8)), "c0": pa.array(np.arange(count) % 7)})
+    column, expression = Term("c0", (0,), can_fail=False), Term("c0 + 1", (0,), can_fail=False)
+
+    evaluated = evaluate([(column, expression)], rows)
+    state = evaluated.state(Given(None, is_count=True, filter=None), [])
+
+    expected = np.bincount(np.arange(count) % 7).tolist()
+    for term in (column, expression):
+        sums = evaluated.sums_by(term.sql, state)
+        assert sums is not None and [int(one) for one in sums.to_pylist()] == expected
